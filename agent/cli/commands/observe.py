@@ -1,0 +1,109 @@
+"""`weaklink observe`: the user's own run, in place, with the evidence written beside it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from weaklink.agent.cli.commands.subjects import read_subject
+from weaklink.agent.cli.output import print_json
+from weaklink.collector.errors import InterpreterError, StorageError, SubjectError
+from weaklink.collector.evidence import Evidence, read_evidence
+from weaklink.collector.job import Job
+from weaklink.collector.workers import missing_in, refusal, single_command, this_python
+
+
+def run(
+    words: list[str],
+    module: str | None,
+    python: str | None,
+    out: str,
+    deadline: float | None,
+    task: str | None,
+    user_code: list[str],
+    json: bool,
+) -> None:
+    """Run the subject in a process of its own with this terminal's streams; leave with its exit code.
+
+    Raises:
+        WeaklinkError: It cannot be started, or left no evidence.
+    """
+    subject = read_subject(words, module)
+    evidence = Path(out).absolute()
+    _must_be_writable(evidence)
+    job = Job(
+        role="observe",
+        subject=subject,
+        folder=Path.cwd(),
+        evidence=evidence,
+        deadline=deadline,
+        user_code=user_code,
+        task=task,
+    )
+    with tempfile.TemporaryDirectory(prefix="weaklink-") as folder:
+        job_file, refused = Path(folder) / "job.json", Path(folder) / "refused.json"
+        job_file.write_text(job.model_dump_json(), encoding="utf-8")
+        code = _call(single_command(python or this_python(), job_file, refused), json)
+        if refused.exists():
+            raise refusal(refused)
+    if not evidence.exists():
+        raise _no_evidence(python or this_python(), subject.name, code)
+    report(read_evidence(evidence), evidence, json)
+    raise SystemExit(code)
+
+
+def report(evidence: Evidence, path: Path, json: bool) -> None:
+    """One line for people on stderr (stdout is the script's), one object for machines."""
+    first = evidence.first_divergence
+    if json:
+        print_json(
+            {
+                "schema": "weaklink.observation/1",
+                "evidence": str(path),
+                "branch": evidence.branch,
+                "ended": evidence.outcome.ended,
+                "steps": evidence.outcome.steps,
+                "backwards": evidence.outcome.backwards,
+                "first_divergence": None if first is None else {"row": first.id, "status": first.status},
+            }
+        )
+    found = "no row diverges" if first is None else f"first divergence {first.id} ({first.status})"
+    print(f"weaklink: {found}; evidence in {path}; next: weaklink diagnose {path}", file=sys.stderr)
+
+
+def _call(command: list[str], json: bool) -> int:
+    """Run in the foreground. Ctrl-C reaches the script itself, which writes its evidence on the way out."""
+    stdout = sys.stderr.fileno() if json else None
+    process = subprocess.Popen(command, stdout=stdout)
+    while True:
+        try:
+            code = process.wait()
+            return code if code >= 0 else 128 - code
+        except KeyboardInterrupt:
+            continue
+
+
+def _must_be_writable(path: Path) -> None:
+    probe = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"The evidence cannot be written there: {error.strerror}.", about=str(path), hint="choose another --out."
+        ) from error
+
+
+def _no_evidence(python: str, name: str, code: int) -> InterpreterError | SubjectError:
+    if code == 3:
+        tried = subprocess.run(
+            single_command(python, Path(os.devnull), Path(os.devnull)), capture_output=True, text=True, check=False
+        )
+        if '"missing"' in tried.stdout:
+            return missing_in(python, tried.stdout, tried.stderr)
+    return SubjectError(f"The run left no evidence (exit code {code}).", about=name, hint="run it with `python` first.")

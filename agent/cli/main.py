@@ -1,0 +1,221 @@
+"""Entry point of the `weaklink` command: the parser, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from weaklink.collector.errors import UsageError, WeaklinkError
+
+HELP = """Name the first broken link of a PyTorch run that runs but does not learn, and prove it by one controlled rerun.
+
+Exit codes: 0 no divergence; 1 a divergence, a script that raised, a damaged record; 2 wrong usage, or nothing could be
+measured; 3 the advisor failed; 70 a bug of weaklink; 130 interrupted."""
+
+app = typer.Typer(
+    help=HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SUBJECT [-- ARGS]", help="A script, or an evidence file; after -- the script's own arguments."
+    ),
+]
+Module = Annotated[
+    str | None, typer.Option("-m", "--module", metavar="NAME", help="Run a module, as `python -m NAME`.")
+]
+Python = Annotated[
+    str | None, typer.Option("--python", metavar="PATH", help="Interpreter to run it in [default: weaklink's own].")
+]
+Deadline = Annotated[
+    float, typer.Option(min=1, help="Seconds for each run; then it is stopped and what it showed is used.")
+]
+Task = Annotated[str | None, typer.Option(help="One sentence: what one input and one target mean.")]
+UserCode = Annotated[
+    list[str] | None,
+    typer.Option("--user-code", metavar="GLOB", help="Library files that count as your own code. May be repeated."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")]
+Incident = Annotated[str, typer.Argument(metavar="INCIDENT", help="Folder of an incident, or its events.jsonl.")]
+
+
+@app.command()
+def diagnose(
+    words: Words = None,
+    module: Module = None,
+    python: Python = None,
+    advisor: Annotated[
+        str, typer.Option(help="Who names the mechanisms; `playbook` is built in and offline.")
+    ] = "playbook",
+    deadline: Deadline = 600.0,
+    horizon: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Optimizer steps of each rerun [default: twice the step of the evidence, 50 at least]."
+        ),
+    ] = None,
+    no_rerun: Annotated[
+        bool, typer.Option("--no-rerun", help="Stop after freezing; run it later with `verify`.")
+    ] = False,
+    incidents: Annotated[str, typer.Option(metavar="DIR", help="Folder for incident records.")] = "incidents",
+    task: Task = None,
+    user_code: UserCode = None,
+    json: Json = False,
+) -> None:
+    """Find the first broken link of a run, and prove one cause with one controlled experiment.
+
+    The script is run in a scratch copy of the current folder, unmodified; nothing is written beside your files except
+    the incident record.
+    """
+    from weaklink.agent.cli.commands import diagnose as command
+
+    command.run(
+        words or [], module, python, advisor, deadline, horizon, not no_rerun, incidents, task, user_code or [], json
+    )
+
+
+@app.command()
+def observe(
+    words: Words = None,
+    module: Module = None,
+    python: Python = None,
+    out: Annotated[
+        str, typer.Option("--out", "-o", metavar="FILE", help="Where to write the evidence.")
+    ] = "evidence.json",
+    deadline: Annotated[
+        float | None, typer.Option(min=1, help="Seconds after which the run is stopped [default: none].")
+    ] = None,
+    task: Task = None,
+    user_code: UserCode = None,
+    json: Json = False,
+) -> None:
+    """Run a script as it is, in place, and write the evidence file beside it.
+
+    Its output, its exit code and every number it prints are what they are without weaklink.
+    """
+    from weaklink.agent.cli.commands import observe as command
+
+    command.run(words or [], module, python, out, deadline, task, user_code or [], json)
+
+
+@app.command()
+def verify(
+    incident: Incident,
+    inside: Annotated[
+        str | None, typer.Option("--in", metavar="DIR", help="Folder to run in [default: the recorded one].")
+    ] = None,
+    python: Python = None,
+    deadline: Deadline = 600.0,
+    json: Json = False,
+) -> None:
+    """Run the frozen experiment of an incident that was left without its reruns."""
+    from weaklink.agent.cli.commands import verify as command
+
+    command.run(incident, inside, python, deadline, json)
+
+
+@app.command()
+def show(incident: Incident, json: Json = False) -> None:
+    """Show an incident: chain, mechanism, experiment, verdict."""
+    from weaklink.agent.cli.commands import show as command
+
+    command.run(incident, json)
+
+
+@app.command()
+def check(
+    incident: Incident,
+    head: Annotated[str | None, typer.Option(metavar="HEX", help="The head you kept: must be the record's.")] = None,
+    json: Json = False,
+) -> None:
+    """Check an incident record line by line. Needs neither torch nor a network."""
+    from weaklink.agent.cli.commands import check as command
+
+    command.run(incident, head, json)
+
+
+@app.command()
+def export(
+    incident: Incident,
+    format: Annotated[str, typer.Option("--format", "-f", help="json, md or html.")] = "html",
+    out: Annotated[
+        str | None, typer.Option("--out", "-o", metavar="FILE", help="File to write; `-` is stdout.")
+    ] = None,
+) -> None:
+    """Write an incident as a JSON receipt, Markdown, or one offline HTML file."""
+    from weaklink.agent.cli.commands import export as command
+
+    command.run(incident, format, out)
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; every error becomes its exit code, and with `--json` one object."""
+    wants_json = "--json" in arguments[: arguments.index("--")] if "--" in arguments else "--json" in arguments
+    try:
+        result = typer.main.get_command(app).main(arguments, prog_name="weaklink", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except WeaklinkError as error:
+        return _report(error, wants_json)
+    except KeyboardInterrupt:
+        return _report(_Interrupted("Interrupted.", hint="what had been recorded is kept."), wants_json)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 2
+    except Exception as error:
+        if isinstance(error, _click_exception()):
+            return _report(_usage(error), wants_json)
+        return _bug(error, wants_json)
+
+
+class _Interrupted(WeaklinkError):
+    exit_code = 130
+
+
+class _Bug(WeaklinkError):
+    exit_code = 70
+
+
+def _click_exception() -> type[Exception]:
+    # typer carries its own copy of click since 0.20 and a foreign one before: the class is found, not imported.
+    return next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
+def _usage(error: Exception) -> WeaklinkError:
+    message = getattr(error, "format_message", lambda: str(error))()
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "weaklink"
+    hint = f"see `{path} --help`; a script's own options stand after `--`."
+    return UsageError(message, hint=hint)
+
+
+def _report(error: WeaklinkError, wants_json: bool) -> int:
+    from weaklink.agent.reporters.text import printable
+
+    if wants_json:
+        from weaklink.agent.cli.output import print_json
+        from weaklink.agent.reporters.json_report import error_json
+
+        print_json(error_json(error))
+    lines = [f"weaklink: {printable(error.message, 1000)}"]
+    if error.about:
+        lines.append(f"  about: {printable(error.about, 500)}")
+    if error.hint:
+        lines.append(f"  next:  {printable(error.hint, 500)}")
+    print("\n".join(lines), file=sys.stderr)
+    return error.exit_code
+
+
+def _bug(error: Exception, wants_json: bool) -> int:
+    import traceback
+
+    traceback.print_exception(error)
+    about = f"{type(error).__name__}: {error}"
+    hint = "please report it with the lines above and the command (see CONTRIBUTING.md); your files are as they were."
+    return _report(_Bug("This is a bug of weaklink, not of your script.", about=about, hint=hint), wants_json)

@@ -1,0 +1,112 @@
+"""The body of each kind of event, in the order a diagnosis writes them.
+
+incident.opened      what was asked for
+evidence.observed    the evidence of the observed run, whole
+advisor.asked        what the advisor was shown
+advisor.answered     what it answered, and the contract's violations (empty: accepted)
+prediction.frozen    claim and context with their digests, on disk before the first rerun starts
+rerun.started        which rerun, under which intervention
+rerun.finished       its evidence, or how it died
+verdict.reached      predictions against measurements
+incident.amended     a labelled correction; nothing is edited
+incident.closed      status and exit code
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from weaklink.agent.proposal import Proposal
+from weaklink.agent.verdict import IncidentStatus, Verdict
+from weaklink.collector.evidence import Evidence, Model, Subject, Value
+
+RERUN_ROLES = Literal["control", "control_again", "placebo", "treatment"]
+
+
+class Opened(Model):
+    """`folder` and `python` are this machine's; a claim never holds them."""
+
+    id: str
+    created: str
+    weaklink: str
+    subject: Subject
+    source: Literal["script", "evidence"]
+    folder: str
+    python: str
+    advisor: str
+    options: dict[str, Value] = {}
+
+
+class Observed(Model):
+    evidence: Evidence
+    evidence_sha256: str
+    output_sha256: str | None = None
+    output_bytes: int | None = None
+
+
+class Asked(Model):
+    advisor: str
+    attempt: int
+    brief: str
+
+
+class Answered(Model):
+    advisor: str
+    attempt: int
+    proposal: Proposal
+    violations: list[str] = []
+
+
+class Frozen(Model):
+    """`claim` and `context` are kept whole: `weaklink check` recomputes both digests from them."""
+
+    claim_sha256: str
+    context_sha256: str
+    claim: dict[str, Any]
+    context: dict[str, Any]
+
+
+class RerunStarted(Model):
+    role: RERUN_ROLES
+    intervention: str | None
+    parameters: dict[str, Value] = {}
+    horizon: int | None
+
+
+class RerunFinished(Model):
+    role: RERUN_ROLES
+    evidence: Evidence | None
+    problem: str | None = None
+    seconds: float
+    output_sha256: str | None = None
+    files_written: list[str] = []
+
+
+class VerdictReached(Model):
+    verdict: Verdict
+    status: IncidentStatus
+
+
+class Amended(Model):
+    of: int
+    text: str
+
+
+class Closed(Model):
+    status: IncidentStatus
+    exit_code: int
+    problem: str | None = None
+
+
+BODIES: dict[str, type[Model]] = {
+    "incident.opened": Opened,
+    "evidence.observed": Observed,
+    "advisor.asked": Asked,
+    "advisor.answered": Answered,
+    "prediction.frozen": Frozen,
+    "rerun.started": RerunStarted,
+    "rerun.finished": RerunFinished,
+    "verdict.reached": VerdictReached,
+    "incident.amended": Amended,
+    "incident.closed": Closed,
+}

@@ -1,0 +1,226 @@
+"""What a report says, section by section, the same for every medium. A section without content is left out."""
+
+from __future__ import annotations
+
+from weaklink.agent.proposal import Mechanism, Proposal
+from weaklink.agent.reporters.blocks import Block, Bullets, Facts, Heading, Paragraph, Section, Table
+from weaklink.agent.reporters.chain import not_measured
+from weaklink.agent.reporters.next_step import next_step
+from weaklink.agent.reporters.outcome import predictions, verdict
+from weaklink.agent.reporters.reading import (
+    advisor_of,
+    effective_divergence,
+    lead_mechanism,
+    mechanism_status,
+    mechanisms,
+    place,
+    sites,
+    status_of,
+    withdrawn_row,
+)
+from weaklink.agent.reporters.text import plural, value_text
+from weaklink.agent.reporters.view import IncidentView
+from weaklink.collector.evidence import Evidence
+
+
+def sections(incident: IncidentView) -> list[Section]:
+    """All sections that have something to say, in reading order."""
+    parts = [
+        question(incident),
+        meaning(incident),
+        where(incident),
+        experiment(incident),
+        frozen(incident),
+        predictions(incident),
+        verdict(incident),
+        status(incident),
+        notes(incident),
+        next_step(incident),
+    ]
+    return [part for part in parts if part is not None]
+
+
+def result(incident: IncidentView) -> list[str]:
+    """What the chain says, in plain sentences: the first divergence, or that no row fails and what that is worth."""
+    evidence = incident.evidence
+    if evidence is None:
+        return ["Nothing was observed: the diagnosis ended before there was any evidence."]
+    return [*_raised(evidence), *_divergence(incident, evidence)]
+
+
+def question(incident: IncidentView) -> Section | None:
+    """A dissent or a question to the operator: open, and shown as open."""
+    proposal = incident.proposal
+    if proposal is None or (proposal.question is None and proposal.dissent is None):
+        return None
+    about = proposal.first_row or proposal.first_boundary
+    blocks: list[Block] = []
+    if proposal.dissent is not None:
+        blocks.append(Paragraph(f"Does the fault begin earlier, at {about}? {proposal.dissent}"))
+    if proposal.question is not None:
+        blocks.append(Paragraph(f"About {about}: {proposal.question}"))
+    return Section("Question", tuple(blocks))
+
+
+def meaning(incident: IncidentView) -> Section | None:
+    """The lead mechanism's explanation, who gave it, and what else was considered."""
+    lead = lead_mechanism(incident)
+    if lead is None:
+        return _no_mechanism(incident)
+    blocks: list[Block] = [
+        Paragraph(lead.explanation),
+        Facts(
+            (
+                ("mechanism", f"{lead.id} ({_words(mechanism_status(incident, lead))})"),
+                ("said by", said_by(incident)),
+            )
+        ),
+    ]
+    others = mechanisms(incident)[1:]
+    if others:
+        blocks += [Heading("Also considered"), _candidates(incident, others)]
+    return Section("What it means", tuple(blocks))
+
+
+def where(incident: IncidentView) -> Section | None:
+    """The places in the user's code the first divergence points at."""
+    found = sites(incident)
+    if not found:
+        return None
+    return Section("Where", (Facts(tuple((place(site), site.what) for site in found)),))
+
+
+def experiment(incident: IncidentView) -> Section | None:
+    """The one change the rerun makes, what must change and what must stay."""
+    proposal = incident.proposal
+    if proposal is None or proposal.experiment is None:
+        return None
+    rows = (
+        ("change", experiment_text(proposal)),
+        ("must change", ", ".join(proposal.must_change) or "nothing named"),
+        ("must stay", ", ".join(proposal.must_stay_unchanged) or "nothing named"),
+    )
+    return Section("Experiment", (Facts(rows),))
+
+
+def experiment_text(proposal: Proposal) -> str:
+    """`scale_lr(factor=0.1)`, or an empty text without an experiment."""
+    choice = proposal.experiment
+    if choice is None:
+        return ""
+    inside = ", ".join(f"{name}={value_text(value)}" for name, value in choice.parameters.items())
+    return f"{choice.name}({inside})"
+
+
+def frozen(incident: IncidentView) -> Section | None:
+    """Both digests in full, and why the first belongs somewhere else too."""
+    if incident.frozen is None:
+        return None
+    digests = Facts((("claim", incident.frozen.claim_sha256), ("context", incident.frozen.context_sha256)))
+    advice = (
+        "Frozen before the first rerun started. Keep the claim hash elsewhere (a commit, a message): a record that is "
+        "rewritten whole agrees with itself, and only a hash kept apart shows it."
+    )
+    return Section("Frozen", (digests, Paragraph(advice)))
+
+
+def status(incident: IncidentView) -> Section:
+    """Cause, action and recovery: three results, never one."""
+    now = status_of(incident)
+    return Section("Status", (Paragraph(f"cause {now.cause}, action {now.action}, recovery {now.recovery}"),))
+
+
+def notes(incident: IncidentView) -> Section | None:
+    """Corrections, and everything that went wrong on the way."""
+    items = [f"amendment to event {item.of}: {item.text}" for item in incident.amendments]
+    if incident.evidence is not None:
+        items += [f"while observing: {problem}" for problem in incident.evidence.problems]
+        items += [incident.evidence.outcome.note] if incident.evidence.outcome.note else []
+    items += [f"rerun {rerun.role}: {rerun.problem}" for rerun in incident.reruns if rerun.problem]
+    damage: str | None = getattr(incident, "damage", None)
+    if damage is not None:
+        items.append(f"the record is damaged, and shown up to there: {damage}")
+    if incident.closed is None:
+        items.append("the record is not closed: the diagnosis was interrupted, or is still running")
+    elif incident.closed.problem:
+        items.append(incident.closed.problem)
+    return Section("Notes", (Bullets(tuple(items)),)) if items else None
+
+
+def said_by(incident: IncidentView) -> str:
+    """Who the words are from. The playbook is never mistaken for a model."""
+    advisor = advisor_of(incident)
+    if advisor == "playbook":
+        return "the built-in playbook (fixed rules; no model was asked)"
+    return f"advisor {advisor}"
+
+
+def _raised(evidence: Evidence) -> list[str]:
+    raised = evidence.outcome.raised
+    if raised is None:
+        return []
+    at = f" at {place(raised.where)}" if raised.where else ""
+    return [f"The script raised {raised.type}{at}: {raised.message}"]
+
+
+def _divergence(incident: IncidentView, evidence: Evidence) -> list[str]:
+    row = effective_divergence(incident)
+    if row is not None and row.status == "fail":
+        return [f"First divergence: {row.id} fails ({row.basis}): {_sentence(row.text)}"]
+    if row is not None:
+        return [f"Suspected, not established: {row.id}: {_sentence(row.text)} A control run has to settle it."]
+    return [_no_row_fails(incident), _worth(evidence)]
+
+
+def _no_row_fails(incident: IncidentView) -> str:
+    withdrawn = withdrawn_row(incident)
+    if withdrawn is None:
+        return "No row fails." if _measured(incident) else "No row was measured, so none can fail."
+    return f"No row fails. The suspicion of {withdrawn.id} was not confirmed by the rerun and is withdrawn."
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _measured(incident: IncidentView) -> bool:
+    rows = incident.evidence.rows if incident.evidence is not None else []
+    return any(row.status != "not_measured" for row in rows)
+
+
+def _worth(evidence: Evidence) -> str:
+    missing = not_measured(evidence)
+    if missing == 0:
+        return "This shows no more than the rows that were measured."
+    verb = "was" if missing == 1 else "were"
+    return (
+        f"This shows no more than the rows that were measured; {plural(missing, 'row')} {verb} not measured, "
+        "which is neither a pass nor a fail."
+    )
+
+
+def _no_mechanism(incident: IncidentView) -> Section | None:
+    proposal = incident.proposal
+    if proposal is not None:
+        text = {
+            "nothing_to_repair": "Nothing to repair was found.",
+            "inconclusive": "The advisor could not tell which cause it is.",
+        }.get(proposal.outcome)
+        return Section("What it means", (Paragraph(text), Facts((("said by", said_by(incident)),)))) if text else None
+    if not incident.answered:
+        return None
+    refused = incident.answered[-1]
+    blocks = (
+        Paragraph(f"No answer met the contract ({plural(len(incident.answered), 'attempt')}). The last one failed on:"),
+        Bullets(tuple(refused.violations)),
+    )
+    return Section("What it means", blocks)
+
+
+def _candidates(incident: IncidentView, others: list[Mechanism]) -> Table:
+    rows = tuple((item.id, _words(mechanism_status(incident, item)), item.explanation) for item in others)
+    return Table(("mechanism", "status", "explanation"), rows)
+
+
+def _words(status: str) -> str:
+    return status.replace("_", " ")

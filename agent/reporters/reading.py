@@ -1,0 +1,156 @@
+"""What an incident says once its parts are read together: lead mechanism, standing divergence, status."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from weaklink.agent.proposal import Mechanism
+from weaklink.agent.reporters.view import IncidentView
+from weaklink.agent.verdict import IncidentStatus, MechanismOutcome, MechanismStatus, PredictionOutcome
+from weaklink.collector.evidence import Row, Site
+
+WHAT_LIMIT = 3
+
+
+class Counts(NamedTuple):
+    """How one mechanism's predictions ended."""
+
+    held: int
+    failed: int
+    not_measured: int
+
+
+def mechanisms(incident: IncidentView) -> list[Mechanism]:
+    """The mechanisms of the accepted proposal, the lead first. A healthy verdict has none."""
+    proposal = incident.proposal
+    if proposal is None or proposal.outcome == "nothing_to_repair":
+        return []
+    supported = [item for item in proposal.mechanisms if mechanism_status(incident, item) == "supported"]
+    if len(supported) != 1:
+        return list(proposal.mechanisms)
+    return [supported[0], *(item for item in proposal.mechanisms if item is not supported[0])]
+
+
+def lead_mechanism(incident: IncidentView) -> Mechanism | None:
+    """The one mechanism the verdict supports; where it supports none or several, the proposal's first."""
+    return next(iter(mechanisms(incident)), None)
+
+
+def mechanism_outcome(incident: IncidentView, mechanism: Mechanism) -> MechanismOutcome | None:
+    """What the verdict says of this mechanism, or None without a verdict."""
+    if incident.verdict is None:
+        return None
+    return next((item for item in incident.verdict.verdict.mechanisms if item.id == mechanism.id), None)
+
+
+def mechanism_status(incident: IncidentView, mechanism: Mechanism) -> MechanismStatus:
+    """The verdict's status of this mechanism; `not_tested` where no verdict names it."""
+    outcome = mechanism_outcome(incident, mechanism)
+    return "not_tested" if outcome is None else outcome.status
+
+
+def effective_divergence(incident: IncidentView) -> Row | None:
+    """The first divergence as it stands after the verdict.
+
+    A suspected row is settled by its experiment: with the lead mechanism supported it is a controlled fail, with the
+    lead mechanism refuted it is withdrawn. An exact or declared fail needs no experiment and always stands.
+    """
+    row = incident.evidence.first_divergence if incident.evidence else None
+    if row is None or row.status != "suspected":
+        return row
+    settled = _settled_by(incident)
+    if settled == "refuted":
+        return None
+    if settled == "supported":
+        return row.model_copy(update={"status": "fail", "basis": "controlled"})
+    return row
+
+
+def withdrawn_row(incident: IncidentView) -> Row | None:
+    """The suspected row that the experiment did not confirm."""
+    row = incident.evidence.first_divergence if incident.evidence else None
+    return row if row is not None and effective_divergence(incident) is None else None
+
+
+def sites(incident: IncidentView) -> list[Site]:
+    """Where the first divergence points, most likely first, each place once with everything said about it."""
+    row = effective_divergence(incident)
+    said: dict[tuple[str, int | None], list[str]] = {}
+    for site in row.where if row else []:
+        notes = said.setdefault((site.file, site.line), [])
+        if site.what not in notes:
+            notes.append(site.what)
+    return [Site(file=file, line=line, what=_joined(notes)) for (file, line), notes in said.items()]
+
+
+def place(site: Site) -> str:
+    """`train.py:48`, or the file alone where it has no line."""
+    return site.file if site.line is None else f"{site.file}:{site.line}"
+
+
+def status_of(incident: IncidentView) -> IncidentStatus:
+    """Cause, action and recovery: as closed, else as judged, else nothing known."""
+    closed = incident.closed.status if incident.closed is not None else None
+    judged = incident.verdict.status if incident.verdict is not None else None
+    # A record closed before its reruns (`--no-rerun`) is older than its verdict; only a recovery comes after both.
+    if closed is not None and (judged is None or closed.recovery != "not attempted"):
+        return closed
+    return judged or IncidentStatus()
+
+
+def advisor_of(incident: IncidentView) -> str:
+    """Who gave the accepted answer; without one, who was asked."""
+    for answer in reversed(incident.answered):
+        if not answer.violations:
+            return answer.advisor
+    return incident.opened.advisor
+
+
+def outcomes(incident: IncidentView, mechanism: Mechanism) -> list[PredictionOutcome]:
+    """This mechanism's predictions with their outcomes; before a rerun every one of them is not measured."""
+    if incident.verdict is not None:
+        judged = [item for item in incident.verdict.verdict.predictions if item.mechanism == mechanism.id]
+        if judged:
+            return judged
+    return [
+        PredictionOutcome(
+            mechanism=mechanism.id,
+            measurement=item.measurement,
+            expect=item.expect,
+            expected_value=item.value,
+            status="not_measured",
+            reason="no rerun has measured it",
+        )
+        for item in mechanism.predictions
+    ]
+
+
+def counts(incident: IncidentView, mechanism: Mechanism | None) -> Counts:
+    """How many of this mechanism's predictions held, failed and were not measured."""
+    found = [item.status for item in outcomes(incident, mechanism)] if mechanism else []
+    return Counts(found.count("held"), found.count("failed"), found.count("not_measured"))
+
+
+def digest_facts(incident: IncidentView) -> list[tuple[str, str | None]]:
+    """Every digest the incident carries, by name."""
+    frozen, observed = incident.frozen, incident.observed
+    return [
+        ("claim", frozen.claim_sha256 if frozen else None),
+        ("context", frozen.context_sha256 if frozen else None),
+        ("evidence", observed.evidence_sha256 if observed else None),
+        ("output", observed.output_sha256 if observed else None),
+        ("head", incident.head),
+    ]
+
+
+def _settled_by(incident: IncidentView) -> MechanismStatus:
+    # A dissent tests an earlier boundary: its outcome says nothing about the row that was suspected.
+    lead = lead_mechanism(incident)
+    if lead is None or incident.proposal is None or incident.proposal.dissent is not None:
+        return "not_tested"
+    return mechanism_status(incident, lead)
+
+
+def _joined(notes: list[str]) -> str:
+    more = len(notes) - WHAT_LIMIT
+    return "; ".join([*notes[:WHAT_LIMIT], f"{more} more"] if more > 0 else notes)

@@ -1,0 +1,104 @@
+"""Text that is safe on a terminal, and numbers as the literature prints them."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+from weaklink.collector.evidence import Value
+
+NAME_LIMIT = 400
+PROSE_LIMIT = 4_000
+BRIEF_LIMIT = 200_000
+LIST_LIMIT = 8
+_SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def printable(text: str, limit: int = NAME_LIMIT) -> str:
+    """Text that cannot move the cursor, recolour, reorder or break a line; cut at `limit` characters with "…".
+
+    Control characters, ANSI escapes, bidirectional and zero-width controls, line separators, private and unassigned
+    characters and lone surrogates become visible escapes such as `\\x1b`.
+    """
+    pieces: list[str] = []
+    used = 0
+    for char in text:
+        piece = _visible(char)
+        if used + len(piece) > limit:
+            return _cut(pieces, used, limit)
+        pieces.append(piece)
+        used += len(piece)
+    return "".join(pieces)
+
+
+def printable_lines(text: str, limit: int = BRIEF_LIMIT) -> str:
+    """Like `printable`, with line breaks kept: for whole texts that have a block of their own."""
+    kept = text[:limit].split("\n")
+    # An escape is at most ten characters long, so no line that was kept is cut here.
+    shown = "\n".join(printable(line, limit=10 * limit) for line in kept)
+    return shown if len(text) <= limit else f"{shown}…"
+
+
+def number(value: float, *, scientific: bool = False) -> str:
+    """A number as the literature prints it: `0.6836`, `1.948e-01`, `nan`, `inf`; integers plain.
+
+    A value that is short as it stands (a learning rate of 0.01) is left as it stands.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if not math.isfinite(value):
+        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    if value == 0:
+        return "0"
+    if len(repr(value)) <= 6 and not scientific:
+        return repr(value)
+    if scientific or not 1e-2 <= abs(value) < 1e4:
+        return f"{value:.3e}"
+    return f"{value:.4f}"
+
+
+def value_text(value: Value, *, scientific: bool = False) -> str:
+    """A measured value as one short text. None is shown as "-": no number was taken."""
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        shown = [item if isinstance(item, str) else number(item, scientific=scientific) for item in value[:LIST_LIMIT]]
+        more = len(value) - len(shown)
+        return "[" + ", ".join([*shown, f"{more} more"] if more else shown) + "]"
+    return number(value, scientific=scientific)
+
+
+def pair_text(control: Value, treatment: Value, *, scientific: bool = False) -> tuple[str, str]:
+    """Two values side by side; where rounding would make different numbers look equal, all digits are shown."""
+    left = value_text(control, scientific=scientific)
+    right = value_text(treatment, scientific=scientific)
+    both_numbers = isinstance(control, (int, float)) and isinstance(treatment, (int, float))
+    if both_numbers and left == right and control != treatment and left != "nan":
+        return repr(control), repr(treatment)
+    return left, right
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 row`, `3 rows`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _visible(char: str) -> str:
+    if char.isprintable() or unicodedata.category(char) == "Zs":
+        return char
+    if char in _SHORT_ESCAPES:
+        return _SHORT_ESCAPES[char]
+    code = ord(char)
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def _cut(pieces: list[str], used: int, limit: int) -> str:
+    while pieces and used + 1 > limit:
+        used -= len(pieces.pop())
+    return "".join(pieces) + "…"

@@ -1,0 +1,181 @@
+"""Running a subject for a diagnosis: scratch folder, workers, and where each run's output goes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from weaklink.agent.progress import Progress
+from weaklink.collector.errors import SubjectError
+from weaklink.collector.evidence import Evidence, Subject, Value, read_evidence
+from weaklink.collector.job import Job, JobResult, Pins, Role
+from weaklink.collector.scratch import Scratch
+from weaklink.collector.workers import Workers, base_environment, needs_fresh_interpreter
+
+# Experiment trackers write to their services by default; no run of ours may.
+OFFLINE_TRACKERS = {
+    "WANDB_MODE": "offline",
+    "WANDB_SILENT": "true",
+    "NEPTUNE_MODE": "offline",
+    "CLEARML_OFFLINE_MODE": "1",
+    "COMET_START_ONLINE": "0",
+    "MLFLOW_TRACKING_URI": "",
+}
+# A rerun finds in the cache whatever the observed run fetched.
+OFFLINE_HUBS = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+DENSE_RERUN_STEPS = 5
+
+
+@dataclass
+class RunRecord:
+    """One run of the subject: its evidence (None where it left none) and how its process ended."""
+
+    evidence: Evidence | None
+    result: JobResult
+    files_written: list[str] = field(default_factory=list)
+    evidence_sha256: str | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why there is no evidence, or why it is cut short; None for a run that ended by itself."""
+        if self.evidence is not None and self.evidence.outcome.ended != "killed":
+            return None
+        ended = f"killed by signal {self.result.signal}" if self.result.signal else f"exit code {self.result.exit_code}"
+        if self.result.deadline_hit:
+            ended += " after its deadline"
+        elif self.result.signal == 9:
+            ended += " (out of memory?)"
+        return f"the run's process ended with {ended}"
+
+
+class Runner:
+    """Runs one subject again and again from the same state. Use as a context manager.
+
+    Args:
+        subject: The script or module.
+        folder: The user's working folder.
+        python: Interpreter to run it in.
+        logs: Folder for what the runs print.
+        deadline: Seconds for each run.
+        progress: Where to report.
+        task: The user's sentence on input and target.
+        user_code: Patterns of library files that count as the user's.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        folder: Path,
+        python: str,
+        logs: Path,
+        deadline: float,
+        progress: Progress,
+        task: str | None = None,
+        user_code: tuple[str, ...] = (),
+    ) -> None:
+        self.subject, self.folder = subject, folder.resolve()
+        self.pins = Pins()
+        self._logs, self._deadline, self._progress = logs, deadline, progress
+        self._task, self._user_code = task, user_code
+        self._workers = Workers(python, base_environment(self.pins.hash))
+        self._fresh = subject.kind == "script" and needs_fresh_interpreter(self.folder / subject.name)
+        if not self._fresh:
+            self._workers.start()  # imports torch while the folder is copied
+        try:
+            self._scratch = Scratch(self.folder)
+        except BaseException:
+            self._workers.close()
+            raise
+
+    def observe(self) -> RunRecord:
+        """The observed run, to its end or its deadline."""
+        return self._run("observe", None, None, {}, None)
+
+    def rerun(
+        self, role: Role, observed: Evidence, horizon: int, intervention: str | None, parameters: dict[str, Value]
+    ) -> RunRecord:
+        """One rerun of `horizon` optimizer steps, under one intervention or none."""
+        return self._run(role, observed, horizon, parameters, intervention)
+
+    def _run(
+        self,
+        role: Role,
+        observed: Evidence | None,
+        horizon: int | None,
+        parameters: dict[str, Value],
+        intervention: str | None,
+    ) -> RunRecord:
+        self._scratch.lay()
+        evidence = self._scratch.base / f"{role}.evidence.json"
+        evidence.unlink(missing_ok=True)
+        rerun = observed is not None
+        job = Job(
+            role=role,
+            subject=self._located(),
+            folder=self._scratch.folder,
+            evidence=evidence,
+            horizon=horizon,
+            horizon_backwards=horizon,
+            deadline=self._deadline,
+            intervention=intervention,
+            intervention_parameters=parameters,
+            keep_initial=rerun,
+            every_step_until=DENSE_RERUN_STEPS,
+            pins=self.pins,
+            guard=self._scratch.guard,
+            environment=self._environment(rerun),
+            user_code=list(self._user_code),
+            task=self._task,
+        )
+        self._progress.begin(f"{role.replace('_', ' ')} run of {self.subject.name}")
+        try:
+            result = self._workers.run(job, self._logs / f"{role}.log", self._fresh, self._progress.running)
+        finally:
+            self._progress.done()
+            written = self._scratch.settle()
+        record = RunRecord(None, result, written)
+        if evidence.exists():
+            record.evidence = read_evidence(evidence)
+            record.evidence.subject = self.subject
+            record.evidence_sha256 = hashlib.sha256(evidence.read_bytes()).hexdigest()
+        elif not rerun and not result.interrupted:
+            raise self._nothing_measured(record)
+        return record
+
+    def _located(self) -> Subject:
+        """The subject as the run's folder sees it: a script beside the folder keeps its own place."""
+        if self.subject.kind == "module":
+            return self.subject
+        script = (self.folder / self.subject.name).resolve()
+        inside = script.is_relative_to(self.folder)
+        name = str(script.relative_to(self.folder)) if inside else str(script)
+        return self.subject.model_copy(update={"name": name})
+
+    def _environment(self, rerun: bool) -> dict[str, str]:
+        local = {
+            **OFFLINE_TRACKERS,
+            "MLFLOW_TRACKING_URI": (self._scratch.temporary / "mlruns").as_uri(),
+            "TMPDIR": str(self._scratch.temporary),
+            "MPLBACKEND": "Agg",  # a window would wait for somebody to close it
+        }
+        return {**local, **OFFLINE_HUBS} if rerun else local
+
+    def _nothing_measured(self, record: RunRecord) -> SubjectError:
+        last = record.result.output_tail.strip().splitlines()
+        printed = f" Last line printed: {last[-1][:200]}" if last else ""
+        return SubjectError(
+            f"Nothing was measured: {record.problem}.{printed}",
+            about=self.subject.name,
+            hint="run it with `python` first, or give it more time with --deadline.",
+        )
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._workers.close()
+        self._scratch.close()

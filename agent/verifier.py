@@ -1,0 +1,299 @@
+"""The verdict: predictions against measurements, mechanisms by their predictions. Rows decide, never a better loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weaklink.agent.freeze import FLOOR_FACTOR
+from weaklink.agent.measurements import Measured, take
+from weaklink.agent.proposal import Mechanism, Prediction, Proposal
+from weaklink.agent.verdict import (
+    IncidentStatus,
+    MechanismOutcome,
+    MechanismStatus,
+    PredictionOutcome,
+    PredictionStatus,
+    StayOutcome,
+    Verdict,
+)
+from weaklink.collector.evidence import Evidence, Row, Value
+
+
+@dataclass(frozen=True)
+class Reruns:
+    """The evidence of every rerun of one experiment; None where a rerun left none."""
+
+    observed: Evidence
+    control: Evidence | None
+    control_again: Evidence | None
+    placebo: Evidence | None
+    treatment: Evidence | None
+
+
+def judge(proposal: Proposal, reruns: Reruns) -> Verdict:
+    """Judge every prediction and every mechanism of an accepted experiment.
+
+    The floor of a number is the larger of control against control and placebo against control; `up`, `down` and
+    `different` must exceed it by `FLOOR_FACTOR`. `same` is bitwise where the controls agree bitwise, else within it.
+    """
+    if reruns.control is None or reruns.control_again is None or reruns.treatment is None:
+        lost = "control" if reruns.control is None or reruns.control_again is None else "treated"
+        return _unjudged(proposal, "inconclusive", f"a {lost} rerun left nothing to compare", applied=False)
+    report = reruns.treatment.intervention
+    if report is None or not report.applied:
+        text = "the experiment found nothing to change in the rerun"
+        return _unjudged(proposal, "not_applicable", text, applied=False)
+    keys = list(dict.fromkeys(_keys(proposal)))
+    unstable = [key for key in keys if not _bitwise(take(reruns.control, key), take(reruns.control_again, key))]
+    if (ended := _ended_early(reruns.control, reruns.treatment)) is not None:
+        return _unjudged(proposal, "inconclusive", ended, applied=True)
+    outcomes = [_judge_one(m, p, reruns, unstable) for m in proposal.mechanisms for p in m.predictions]
+    stays = [_judge_stay(key, reruns, unstable) for key in proposal.must_stay_unchanged]
+    mechanisms = _judge_mechanisms(proposal, reruns, outcomes, stays)
+    return Verdict(
+        controls_agree=not unstable,
+        observed_prefix_agrees=_prefix_agrees(reruns.observed, reruns.control),
+        applied=True,
+        nondeterminism=unstable,
+        predictions=outcomes,
+        stays=stays,
+        mechanisms=mechanisms,
+        text=_summary(mechanisms),
+    )
+
+
+def status_of(verdict: Verdict, proposal: Proposal) -> IncidentStatus:
+    """Cause and action after the verdict; recovery is never decided here."""
+    statuses = {outcome.status for outcome in verdict.mechanisms}
+    lead = verdict.mechanisms[0].status if verdict.mechanisms else "not_tested"
+    cause = "supported" if lead == "supported" else "refuted" if lead == "refuted" else "suspected"
+    if not statuses:
+        cause = "unknown"
+    proposed = proposal.repair is not None and lead == "supported"
+    return IncidentStatus.model_validate({"cause": cause, "action": "proposed" if proposed else "none"})
+
+
+def _keys(proposal: Proposal) -> list[str]:
+    predicted = [p.measurement for mechanism in proposal.mechanisms for p in mechanism.predictions]
+    return [*predicted, *proposal.must_change, *proposal.must_stay_unchanged]
+
+
+def _unjudged(proposal: Proposal, status: MechanismStatus, reason: str, applied: bool) -> Verdict:
+    outcomes = [
+        PredictionOutcome(
+            mechanism=m.id,
+            measurement=p.measurement,
+            expect=p.expect,
+            expected_value=p.value,
+            status="not_measured",
+            reason=reason,
+        )
+        for m in proposal.mechanisms
+        for p in m.predictions
+    ]
+    return Verdict(
+        controls_agree=False,
+        observed_prefix_agrees=None,
+        applied=applied,
+        predictions=outcomes,
+        mechanisms=[MechanismOutcome(id=m.id, status=status, reason=reason) for m in proposal.mechanisms],
+        text=f"No verdict: {reason}.",
+    )
+
+
+def _ended_early(control: Evidence, treatment: Evidence) -> str | None:
+    """A treated rerun that raised, was killed or timed out while its control did not measures something else."""
+    before, after = control.outcome.ended, treatment.outcome.ended
+    if before != after and after in ("killed", "raised", "deadline", "interrupted"):
+        return f"the treated rerun ended differently from its control ({after} instead of {before})"
+    return None
+
+
+def _bitwise(one: Measured, other: Measured) -> bool:
+    if one.taken != other.taken:
+        return False
+    return not one.taken or _equal(one.value, other.value)
+
+
+def _equal(one: Value, other: Value) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or (math.isnan(one) and math.isnan(other))
+    return one == other
+
+
+def _number(value: Value) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _distance(one: Measured, other: Measured) -> float | None:
+    a, b = _number(one.value), _number(other.value)
+    if not (one.taken and other.taken) or a is None or b is None or not (math.isfinite(a) and math.isfinite(b)):
+        return None
+    return abs(a - b)
+
+
+def _floor(key: str, reruns: Reruns) -> float | None:
+    """How far a measurement moves when nothing meaningful changed. None for what is no number."""
+    if reruns.control is None:
+        return None
+    control = take(reruns.control, key)
+    others = [run for run in (reruns.control_again, reruns.placebo) if run is not None]
+    distances = [_distance(control, take(run, key)) for run in others]
+    known = [distance for distance in distances if distance is not None]
+    return max(known) if known else None
+
+
+def _judge_one(mechanism: Mechanism, prediction: Prediction, reruns: Reruns, unstable: list[str]) -> PredictionOutcome:
+    assert reruns.control is not None
+    assert reruns.treatment is not None
+    key = prediction.measurement
+    control, treatment = take(reruns.control, key), take(reruns.treatment, key)
+    floor = _floor(key, reruns)
+    status: PredictionStatus = "not_measured"
+    reason: str | None = None
+    if not control.taken or not treatment.taken:
+        reason = control.reason or treatment.reason
+    elif key in unstable and _number(control.value) is None:
+        reason = "the two controls differ here"
+    else:
+        held = _holds(prediction, control.value, treatment.value, floor or 0.0, key in unstable)
+        status = "held" if held else "failed"
+    return PredictionOutcome(
+        mechanism=mechanism.id,
+        measurement=key,
+        expect=prediction.expect,
+        expected_value=prediction.value,
+        control=control.value,
+        treatment=treatment.value,
+        floor=floor,
+        status=status,
+        reason=reason,
+    )
+
+
+def _holds(prediction: Prediction, control: Value, treatment: Value, floor: float, unstable: bool) -> bool:
+    a, b = _number(control), _number(treatment)
+    if prediction.expect == "becomes":
+        if (wanted := _number(prediction.value)) is not None and b is not None:
+            return wanted == b
+        return _equal(treatment, prediction.value)
+    if a is None or b is None or isinstance(control, bool):
+        return _equal(control, treatment) == (prediction.expect == "same")
+    beyond = _beyond(a, b, floor)
+    if prediction.expect == "same":
+        return not beyond if unstable else _equal(a, b)
+    if prediction.expect == "different":
+        return beyond
+    return beyond and (b > a if prediction.expect == "up" else b < a)
+
+
+def _beyond(a: float, b: float, floor: float) -> bool:
+    if math.isfinite(a) != math.isfinite(b):
+        return True
+    return abs(b - a) > FLOOR_FACTOR * floor if math.isfinite(a) else not _equal(a, b)
+
+
+def _judge_stay(key: str, reruns: Reruns, unstable: list[str]) -> StayOutcome:
+    assert reruns.control is not None
+    assert reruns.treatment is not None
+    control, treatment = take(reruns.control, key), take(reruns.treatment, key)
+    if not control.taken or not treatment.taken or (key in unstable and _number(control.value) is None):
+        return StayOutcome(measurement=key, control=control.value, treatment=treatment.value, equal=None)
+    equal = _holds(
+        Prediction(measurement=key, expect="same"),
+        control.value,
+        treatment.value,
+        _floor(key, reruns) or 0.0,
+        key in unstable,
+    )
+    return StayOutcome(measurement=key, control=control.value, treatment=treatment.value, equal=equal)
+
+
+def _judge_mechanisms(
+    proposal: Proposal, reruns: Reruns, outcomes: list[PredictionOutcome], stays: list[StayOutcome]
+) -> list[MechanismOutcome]:
+    by_id = {m.id: [o for o in outcomes if o.mechanism == m.id] for m in proposal.mechanisms}
+    lead, rivals = proposal.mechanisms[0], proposal.mechanisms[1:]
+    excluded = [rival.id for rival in rivals if any(o.status == "failed" for o in by_id[rival.id])]
+    standing = [rival.id for rival in rivals if rival.id not in excluded]
+    judged = [_judge_lead(lead.id, by_id[lead.id], reruns, proposal, stays, excluded, standing)]
+    for rival in rivals:
+        failed = [o.measurement for o in by_id[rival.id] if o.status == "failed"]
+        if failed:
+            judged.append(
+                MechanismOutcome(id=rival.id, status="refuted", reason=f"its prediction failed: {_list(failed)}")
+            )
+        else:
+            reason = "not excluded; only an experiment of its own could support it"
+            judged.append(MechanismOutcome(id=rival.id, status="inconclusive", reason=reason))
+    return judged
+
+
+def _judge_lead(
+    name: str,
+    outcomes: list[PredictionOutcome],
+    reruns: Reruns,
+    proposal: Proposal,
+    stays: list[StayOutcome],
+    excluded: Sequence[str],
+    standing: Sequence[str],
+) -> MechanismOutcome:
+    moved = [stay.measurement for stay in stays if stay.equal is False]
+    unseen = [stay.measurement for stay in stays if stay.equal is None]
+    failed = [o.measurement for o in outcomes if o.status == "failed"]
+    unmeasured = [o.measurement for o in outcomes if o.status == "not_measured"]
+    flipped = _row_flipped(proposal.first_row, reruns)
+
+    def outcome(status: MechanismStatus, reason: str) -> MechanismOutcome:
+        return MechanismOutcome.model_validate({"id": name, "status": status, "reason": reason})
+
+    if moved:
+        return outcome("void", f"the rerun also changed what had to stay: {_list(moved)}")
+    if not flipped:
+        return outcome("refuted", f"the intervention applied, and {proposal.first_row} stays as it was")
+    failed_rows = [key for key in failed if key.startswith("row[")]
+    if failed_rows or (failed and standing):
+        return outcome("refuted", f"its prediction failed: {_list(failed)}")
+    if failed:
+        return outcome("inconclusive", f"the row flips, but its prediction failed: {_list(failed)}")
+    if unmeasured or unseen:
+        return outcome("inconclusive", f"not measured: {_list([*unmeasured, *unseen])}")
+    if standing:
+        return outcome("inconclusive", f"its predictions held, and so did those of {', '.join(standing)}")
+    return outcome(
+        "supported",
+        f"{proposal.first_row} flips to pass, all {len(outcomes)} predictions held, what had to stay is equal, and "
+        f"{' and '.join(excluded)} predicted otherwise",
+    )
+
+
+def _row_flipped(row_id: str | None, reruns: Reruns) -> bool:
+    if row_id is None or reruns.control is None or reruns.treatment is None:
+        return False
+    before, after = reruns.control.row(row_id), reruns.treatment.row(row_id)
+    return _diverges(before) and after is not None and after.status == "pass"
+
+
+def _diverges(row: Row | None) -> bool:
+    return row is not None and row.status in ("fail", "suspected")
+
+
+def _prefix_agrees(observed: Evidence, control: Evidence) -> bool | None:
+    """Whether the control's losses are, bit for bit, the beginning of the observed run's."""
+    count = len(control.losses.value)
+    ours, theirs = observed.losses, control.losses
+    if not count or ours.index[:count] != theirs.index:
+        return None
+    return all(_equal(a, b) for a, b in zip(ours.value[:count], theirs.value, strict=True))
+
+
+def _list(keys: list[str]) -> str:
+    return ", ".join(keys[:4]) + (f" and {len(keys) - 4} more" if len(keys) > 4 else "")
+
+
+def _summary(mechanisms: list[MechanismOutcome]) -> str:
+    lead = mechanisms[0]
+    rest = "; ".join(f"{m.id} {m.status}" for m in mechanisms[1:])
+    return f"{lead.id} {lead.status}" + (f"; {rest}" if rest else "")

@@ -1,0 +1,152 @@
+"""No side effects outside the scratch folder: what a rerun writes elsewhere is noted first and undone afterwards.
+
+Two mechanisms. Links inside the scratch folder (large inputs are linked, not copied) are broken before the first write.
+Writes that leave the folder, by an absolute path, are journaled: the old file is copied aside, a new one is marked for
+deletion; `undo` restores both once the worker is gone, however it ended. Python's audit events see `open`, `os.remove`,
+`os.rename` and their like; torch's own C++ writer raises none, so `torch.save` is told apart. Not seen: files written
+by other C libraries (HDF5, SQLite) by an absolute path outside the folder.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from weaklink.collector.job import GuardSettings
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_FREE = ("/dev/", "/proc/", "/sys/")
+
+
+class Guard:
+    """Watches one worker's writes. `install` cannot be undone: an audit hook lives as long as the process."""
+
+    def __init__(self, settings: GuardSettings) -> None:
+        self._scratch = os.path.realpath(settings.scratch) + os.sep
+        self._journal = settings.journal
+        self._keep = settings.keep
+        self._free = tuple({*_FREE, self._scratch, os.path.realpath(settings.keep) + os.sep})
+        self._touched: set[str] = set()
+        self._busy = False
+        self._events: dict[str, Callable[[tuple[Any, ...]], None]] = {
+            "open": self._opened,
+            "os.remove": lambda args: self.before_write(args[0]),
+            "os.truncate": lambda args: self.before_write(args[0]),
+            "os.rename": self._renamed,
+            "os.mkdir": lambda args: self._before_create(args[0]),
+            "os.symlink": lambda args: self._before_create(args[1]),
+            "os.link": lambda args: self._before_create(args[1]),
+            "shutil.rmtree": self._tree_removed,
+        }
+
+    def install(self) -> None:
+        """Start watching this process and every process it forks."""
+        sys.addaudithook(self._audit)
+        import torch
+
+        original = torch.save
+
+        @functools.wraps(original)
+        def save(obj: object, f: Any, *args: Any, **kwargs: Any) -> None:
+            if isinstance(f, (str, os.PathLike)):
+                self.before_write(f)
+            original(obj, f, *args, **kwargs)
+
+        torch.save = save
+
+    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
+        handler = self._events.get(event)
+        if handler is None or self._busy:
+            return
+        self._busy = True
+        try:
+            handler(args)
+        finally:
+            self._busy = False
+
+    def _opened(self, args: tuple[Any, ...]) -> None:
+        path, mode, flags = args
+        if isinstance(path, int) or path is None:
+            return
+        # Some callers pass only a mode, some only flags.
+        writes = (isinstance(flags, int) and bool(flags & _WRITING)) or (
+            isinstance(mode, str) and any(letter in mode for letter in "wax+")
+        )
+        if writes:
+            truncates = isinstance(mode, str) and "w" in mode
+            self.before_write(path, truncates)
+
+    def _renamed(self, args: tuple[Any, ...]) -> None:
+        self.before_write(args[0])
+        self.before_write(args[1])
+
+    def before_write(self, path: Any, truncates: bool = False) -> None:
+        """Make a coming write harmless: break a link into the originals, or note the file in the journal."""
+        text = os.path.abspath(os.fsdecode(path))
+        inside = os.path.realpath(os.path.dirname(text)) + os.sep
+        if (inside + os.path.basename(text)).startswith(self._scratch):
+            if os.path.islink(text):
+                self._break_link(text, truncates)
+            return
+        real = os.path.realpath(text)
+        if real.startswith(self._free) or real in self._touched or os.path.isdir(real):
+            return
+        self._touched.add(real)
+        if os.path.exists(real):
+            self._keep.mkdir(parents=True, exist_ok=True)
+            copy = self._keep / str(len(self._touched))
+            shutil.copy2(real, copy)
+            self._note({"restore": real, "copy": str(copy)})
+        else:
+            self._note({"delete": real})
+
+    def _before_create(self, path: Any) -> None:
+        real = os.path.realpath(os.fsdecode(path))
+        if not real.startswith(self._free) and real not in self._touched and not os.path.exists(real):
+            self._touched.add(real)
+            self._note({"delete": real})
+
+    def _tree_removed(self, args: tuple[Any, ...]) -> None:
+        real = os.path.realpath(os.fsdecode(args[0]))
+        if not (real + os.sep).startswith(self._free):
+            raise PermissionError(f"weaklink reruns may not delete a folder outside their scratch copy: {real}")
+
+    def _break_link(self, link: str, truncates: bool) -> None:
+        target = os.path.realpath(link)
+        os.unlink(link)
+        if not truncates and os.path.exists(target):
+            shutil.copy2(target, link)
+
+    def _note(self, entry: dict[str, str]) -> None:
+        with open(self._journal, "a", encoding="utf-8") as journal:
+            journal.write(json.dumps(entry) + "\n")
+            journal.flush()
+            os.fsync(journal.fileno())
+
+
+def undo(journal: Path) -> list[str]:
+    """Restore every file the journal names, newest first, and empty it. Returns the paths that had been written.
+
+    Called by the parent once the worker is gone; safe to call twice.
+    """
+    if not journal.exists():
+        return []
+    entries = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    written: list[str] = []
+    for entry in reversed(entries):
+        path = Path(entry.get("restore") or entry["delete"])
+        written.append(str(path))
+        if "restore" in entry:
+            shutil.copy2(entry["copy"], path)
+        elif path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    journal.unlink()
+    return written

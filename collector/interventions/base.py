@@ -1,0 +1,24 @@
+"""The shape of an intervention: attach once, act on events, report what really changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from weaklink.collector.evidence import InterventionReport, Value
+
+if TYPE_CHECKING:
+    from weaklink.collector.watch.watcher import Watcher
+
+
+class Intervention:
+    """One change to a rerun. `report` says whether it applied: firing alone proves nothing."""
+
+    name: ClassVar[str]
+
+    def __init__(self, parameters: dict[str, Value]) -> None:
+        self.parameters = parameters
+        self.report = InterventionReport(name=self.name, parameters=parameters)
+
+    def attach(self, watcher: Watcher) -> None:
+        """Hang the change on the watcher's events, before the script starts."""
+        raise NotImplementedError

@@ -1,0 +1,64 @@
+"""What a worker is told to do, and what comes back. No torch here: the command line writes jobs, workers read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from weaklink.collector.evidence import Model, Subject, Value
+
+Role = Literal["observe", "control", "control_again", "placebo", "treatment"]
+
+
+class Pins(Model):
+    """Seeds for generators that the script itself may leave unseeded; the same for every run of one incident."""
+
+    python: int = 0
+    numpy: int = 0
+    hash: str = "0"
+
+
+class GuardSettings(Model):
+    """Where a rerun may write freely, and where it notes what it changed elsewhere, so that it can be undone."""
+
+    scratch: Path
+    journal: Path
+    keep: Path
+
+
+class Job(Model):
+    """One run of the user's script in a worker.
+
+    `horizon` counts optimizer steps, `horizon_backwards` backward calls of a run that never steps; None runs to the
+    end. `deadline` is in seconds and is watched from outside as well.
+    """
+
+    role: Role
+    subject: Subject
+    folder: Path
+    evidence: Path
+    horizon: int | None = None
+    horizon_backwards: int | None = None
+    deadline: float | None = None
+    intervention: str | None = None
+    intervention_parameters: dict[str, Value] = {}
+    keep_initial: bool = False
+    every_step_until: int = 5
+    pins: Pins | None = None
+    guard: GuardSettings | None = None
+    environment: dict[str, str] = {}
+    user_code: list[str] = []
+    task: str | None = None
+
+
+class JobResult(Model):
+    """How the worker process itself ended. What it measured lies in the job's evidence file."""
+
+    exit_code: int | None
+    signal: int | None = None
+    deadline_hit: bool = False
+    interrupted: bool = False
+    seconds: float
+    output_sha256: str
+    output_bytes: int
+    output_tail: str = ""

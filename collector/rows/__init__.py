@@ -1,0 +1,21 @@
+"""The rows of the learning chain, one file a boundary. Each is read from an `Observation`; none touches the run."""
+
+from __future__ import annotations
+
+from weaklink.collector.evidence import Row, mark_downstream
+from weaklink.collector.rows import dependency, gradient, later, objective, ownership, raised, task, update
+from weaklink.collector.rows.observation import Observation
+
+_BOUNDARIES = (task, objective, dependency, gradient, ownership, update, later, raised)
+
+
+def build_rows(run: Observation, problems: list[str]) -> list[Row]:
+    """All rows in chain order, downstream failures marked. A boundary whose reading fails is reported in `problems`."""
+    found: list[Row] = []
+    for boundary in _BOUNDARIES:
+        try:
+            found += boundary.rows(run)
+        except Exception as error:
+            name = boundary.__name__.rpartition(".")[2]
+            problems.append(f"rows of {name}: {type(error).__name__}: {error}")
+    return mark_downstream(found)

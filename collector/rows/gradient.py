@@ -1,0 +1,175 @@
+"""GRADIENT: did the parameters receive real derivatives?"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from weaklink.collector.evidence import Row
+from weaklink.collector.rows.observation import Observation, names
+from weaklink.collector.watch.parameters import ParameterEntry
+
+# Windows that must agree before "always" is said of a gradient.
+WINDOWS_FOR_ALWAYS = 5
+
+
+def rows(run: Observation) -> list[Row]:
+    """Rows about gradients as they stood right after backward."""
+    learning = run.learning()
+    if not learning or not any(b.gradients for b in run.backwards):
+        reason = "backward was never called" if run.tape.backwards == 0 else "no gradient of a model parameter was seen"
+        if run.tape.gradient_calls and not run.tape.backwards:
+            reason = "the script takes gradients with torch.autograd.grad, which leaves none on the parameters"
+        return [
+            Row(id=f"GRADIENT/{label}", status="not_measured", text=text, reason=reason)
+            for label, text in (
+                ("pre_existing", "gradients left from before"),
+                ("present", "gradients received"),
+                ("finite", "finite gradients"),
+                ("nonzero", "gradients other than exactly zero"),
+                ("norm", "total gradient norm"),
+            )
+        ]
+    return [
+        _pre_existing(run),
+        _present(learning),
+        _finite(run, learning),
+        _nonzero(run, learning),
+        _norm(run, learning),
+    ]
+
+
+def _pre_existing(run: Observation) -> Row:
+    """Gradients that an optimizer consumed and nobody cleared are added to the next ones."""
+    pairs, stale = 0, []
+    windows = run.tape.windows
+    for earlier, later in itertools.pairwise(windows):
+        if later.step != earlier.step + 1 or not earlier.steps or not later.backwards:
+            continue
+        consumed = {serial for step in earlier.steps for serial in step.consumed}
+        had = {s for b in earlier.backwards for s, (state, _) in b.gradients.items() if state == "nonzero"}
+        pairs += 1
+        kept = consumed & had & set(later.backwards[0].left_over)
+        if kept and kept == consumed & had:
+            stale.append(later)
+    first = next(run.backwards, None)
+    before = len(first.left_over) if first else 0
+    never_consumed = len([e for e in run.unowned() if any(e.serial in b.left_over for b in run.backwards)])
+    if pairs >= 2 and len(stale) == pairs:
+        sites = [stale[0].backwards[0].site, run.tape.last_step_site]
+        return Row(
+            id="GRADIENT/pre_existing",
+            status="fail",
+            basis="exact",
+            text=f"in {pairs} of {pairs} sampled steps backward added to gradients that had just been consumed",
+            values={"pre_existing": before, "never_cleared": pairs},
+            where=[site for site in sites if site],
+            step=stale[0].step,
+        )
+    text = f"{before} before the first backward"
+    if never_consumed:
+        text += f"; {never_consumed} gradients pile up that no optimizer consumes"
+    return Row(
+        id="GRADIENT/pre_existing",
+        status="pass" if not never_consumed else "evidence",
+        text=text,
+        values={"pre_existing": before, "never_consumed": never_consumed},
+    )
+
+
+def _present(learning: list[ParameterEntry]) -> Row:
+    absent = [e for e in learning if all(state == "missing" for state in e.states)]
+    text = f"{len(learning) - len(absent)}/{len(learning)} reached parameters"
+    if absent:
+        text += f"; none for {names(absent)}"
+    return Row(
+        id="GRADIENT/present",
+        status="evidence" if absent else "pass",
+        text=text,
+        values={"present": len(learning) - len(absent), "expected": len(learning)},
+    )
+
+
+def _finite(run: Observation, learning: list[ParameterEntry]) -> Row:
+    for backward in run.backwards:
+        broken = [run.by_serial(s) for s, (state, _) in backward.gradients.items() if state == "nonfinite"]
+        if broken:
+            return _broken(run, backward.index, backward.loss, broken)
+    return Row(
+        id="GRADIENT/finite",
+        status="pass",
+        text=f"{len(learning)}/{len(learning)} in every sampled step",
+        values={"nonfinite": 0},
+    )
+
+
+def _broken(run: Observation, index: int, loss: float | None, broken: list[ParameterEntry]) -> Row:
+    backward = next(b for b in run.backwards if b.index == index)
+    scaled = run.tape.scaler_asked > 0
+    text = f"non-finite from backward {index} on: {names(broken)}"
+    status, basis = "evidence", None
+    if loss is not None and math.isfinite(loss):
+        text += f", while the loss was {loss:.6f}"
+        # A gradient scaler overflows by design until its scale fits; skipping every step is the fault.
+        if (scaled and run.tape.steps == 0) or (not scaled and index == 1):
+            status, basis = "fail", "exact"
+        elif not scaled:
+            status = "suspected"
+    return Row.model_validate(
+        {
+            "id": "GRADIENT/finite",
+            "status": status,
+            "basis": basis,
+            "text": text,
+            "values": {"nonfinite": len(broken), "loss": loss},
+            "where": [backward.site] if backward.site and status != "evidence" else [],
+            "step": run.tape.windows[0].step if index == 1 else None,
+        }
+    )
+
+
+def _nonzero(run: Observation, learning: list[ParameterEntry]) -> Row:
+    zero = [e for e in learning if e.states and all(state == "zero" for state in e.states)]
+    windows = sum(bool(window.backwards) for window in run.tape.windows)
+    losses = run.tape.losses.value
+    dead = _whole_modules(learning, zero)
+    text = f"{len(learning) - len(zero)}/{len(learning)} in {windows} sampled steps"
+    if zero:
+        text += f"; always exactly zero: {names(zero)}"
+    # At loss 0 the floor is reached, and a zero gradient is right.
+    suspicious = bool(dead) and windows >= WINDOWS_FOR_ALWAYS and any(loss != 0.0 for loss in losses)
+    return Row(
+        id="GRADIENT/nonzero",
+        status="suspected" if suspicious else "evidence" if zero else "pass",
+        text=text,
+        values={
+            "nonzero": len(learning) - len(zero),
+            "expected": len(learning),
+            "zero": [e.name or "" for e in zero[:20]],
+        },
+        where=[e.created for e in dead[:2] if e.created] if suspicious else [],
+        step=1 if suspicious else None,
+    )
+
+
+def _whole_modules(learning: list[ParameterEntry], zero: list[ParameterEntry]) -> list[ParameterEntry]:
+    """Zero gradients of modules in which no parameter has another one: a bias alone is excused."""
+    live = {_module(e) for e in learning if e not in zero}
+    return [e for e in zero if _module(e) not in live]
+
+
+def _module(entry: ParameterEntry) -> str:
+    return (entry.name or "").rpartition(".")[0]
+
+
+def _norm(run: Observation, learning: list[ParameterEntry]) -> Row:
+    first = next(b for b in run.backwards if b.gradients)
+    lengths = [first.gradients[e.serial][1] for e in learning if e.serial in first.gradients]
+    known = [length for length in lengths if length is not None]
+    total = math.sqrt(sum(length * length for length in known))
+    return Row(
+        id="GRADIENT/norm",
+        status="evidence",
+        text=f"{total:.4e} over {len(known)} parameters after the first backward",
+        values={"norm": total},
+    )

@@ -1,0 +1,61 @@
+"""What the rows are read from: the tape and the books of one finished (or broken off) run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from weaklink.collector.evidence import Site
+from weaklink.collector.watch.optimizers import OptimizerEntry
+from weaklink.collector.watch.parameters import ParameterEntry
+from weaklink.collector.watch.tape import BackwardSample, StepSample, Tape
+
+
+@dataclass
+class Observation:
+    """One run, ready to be read. `net` is the movement since the first step by serial, where it was kept."""
+
+    tape: Tape
+    parameters: list[ParameterEntry]
+    optimizers: list[OptimizerEntry]
+    task: str | None = None
+    raised: Site | None = None
+    raised_text: str | None = None
+    net: dict[int, float] = field(default_factory=dict)
+    moved_by_hand: bool | None = None
+
+    @property
+    def backwards(self) -> Iterator[BackwardSample]:
+        return (sample for window in self.tape.windows for sample in window.backwards)
+
+    @property
+    def steps(self) -> Iterator[StepSample]:
+        return (sample for window in self.tape.windows for sample in window.steps)
+
+    def expected(self) -> list[ParameterEntry]:
+        """What should train as far as nobody declared otherwise: trainable, and part of a model that ran forward."""
+        live = {serial for window in self.tape.windows if window.backwards for serial in window.live}
+        return [e for e in self.parameters if e.serial in live and e.requires_grad and e.name is not None]
+
+    def learning(self) -> list[ParameterEntry]:
+        """Expected parameters that a loss reaches or that received a gradient."""
+        return [e for e in self.expected() if e.reached or any(s != "missing" for s in e.states)]
+
+    def unowned(self) -> list[ParameterEntry]:
+        """Learning parameters that no optimizer ever held and that nothing else moved."""
+        return [e for e in self.learning() if not e.owners and not self.moved(e)]
+
+    def moved(self, entry: ParameterEntry) -> bool | None:
+        """Whether any sampled step moved it, bitwise; None when no step was measured with it."""
+        seen = [sample.moved[entry.serial] for sample in self.steps if entry.serial in sample.moved]
+        return any(seen) if seen else None
+
+    def by_serial(self, serial: int) -> ParameterEntry:
+        return self.parameters[serial]
+
+
+def names(entries: list[ParameterEntry], limit: int = 6) -> str:
+    """Comma-separated names, the rest counted."""
+    shown = [entry.name or "an unnamed tensor" for entry in entries[:limit]]
+    rest = len(entries) - len(shown)
+    return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")

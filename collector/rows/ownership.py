@@ -1,0 +1,182 @@
+"""OWNERSHIP: does an optimizer hold those exact objects?"""
+
+from __future__ import annotations
+
+from weaklink.collector.evidence import Row, Site
+from weaklink.collector.naming import same_slot
+from weaklink.collector.rows.observation import Observation, names
+from weaklink.collector.watch.optimizers import OptimizerEntry
+from weaklink.collector.watch.parameters import ParameterEntry
+
+
+def rows(run: Observation) -> list[Row]:
+    """Rows by object identity, over the union of all optimizers, in both directions."""
+    if not run.optimizers:
+        reason = "no torch optimizer was built"
+        return [
+            Row(id=f"OWNERSHIP/{label}", status="not_measured", text=text, reason=reason)
+            for label, text in (
+                ("groups", "parameter groups"),
+                ("owned", "expected parameters in an optimizer"),
+                ("stale", "tensors in an optimizer that no model uses"),
+                ("twice", "tensors held twice"),
+                ("unregistered", "learning tensors that no model owns"),
+            )
+        ]
+    return [_groups(run), _owned(run), _stale(run), _twice(run), _unregistered(run)]
+
+
+def _groups(run: Observation) -> Row:
+    parts = [f"{o.class_name}: {'; '.join(o.groups)}" for o in run.optimizers[:3]]
+    held = len({serial for o in run.optimizers for serial in o.held})
+    more = f" and {len(run.optimizers) - 3} more optimizers" if len(run.optimizers) > 3 else ""
+    return Row(
+        id="OWNERSHIP/groups",
+        status="evidence",
+        text=" | ".join(parts) + more,
+        values={"optimizers": len(run.optimizers), "held": held},
+    )
+
+
+def _owned(run: Observation) -> Row:
+    learning = run.learning()
+    if not learning:
+        return Row(
+            id="OWNERSHIP/owned",
+            status="not_measured",
+            text="expected parameters in an optimizer",
+            reason="no trainable parameter was reached by a loss",
+        )
+    missing = run.unowned()
+    proven = [e for e in missing if _proven(run, e)]
+    owned = sum(bool(e.owners) for e in learning)
+    text = f"{owned}/{len(learning)} expected parameters are in an optimizer"
+    if missing:
+        text += f"; in none: {names(missing)}"
+    status = "pass" if not missing else "fail" if proven else "suspected"
+    return Row(
+        id="OWNERSHIP/owned",
+        status=status,  # type: ignore[arg-type]
+        basis="exact" if status == "fail" else None,
+        text=text,
+        values={"owned": owned, "expected": len(learning), "missing": [e.name or "" for e in missing[:50]]},
+        where=_sites(run, proven or missing),
+        step=next((w.step for w in run.tape.windows if any(e.serial in w.live for e in missing)), None),
+    )
+
+
+def _proven(run: Observation, entry: ParameterEntry) -> bool:
+    """Missing by accident beyond doubt: it took a held tensor's place, or came after the optimizer of its own model.
+
+    A parameter that existed when the optimizer was built may have been left out on purpose (only a head is trained, a
+    loss network is not): that is suspected at most.
+    """
+    if _namesakes(run, entry):
+        return True
+    after = [o for o in run.optimizers if entry.order is not None and o.order < entry.order]
+    return bool(after) and len(after) == len(run.optimizers) and _model_is_trained(run, entry)
+
+
+def _model_is_trained(run: Observation, entry: ParameterEntry) -> bool:
+    """Whether a window that used the parameter also used one of the same model that an optimizer holds."""
+    return any(
+        run.by_serial(serial).owners and run.by_serial(serial).root == entry.root
+        for window in run.tape.windows
+        if entry.serial in window.live
+        for serial in window.live
+    )
+
+
+def _namesakes(run: Observation, entry: ParameterEntry) -> list[ParameterEntry]:
+    """Tensors an optimizer holds that stood where this one stands now."""
+    return [
+        held
+        for held in run.parameters
+        if held.owners and not held.in_model and same_slot(held.path_at_optimizer, entry.name)
+    ]
+
+
+def _sites(run: Observation, missing: list[ParameterEntry]) -> list[Site]:
+    """Most likely first: the optimizer that was built too early, then where the missing parameters were made."""
+    found: list[Site] = []
+    for entry in missing[:6]:
+        builder = _builder(run, entry)
+        made_by = _after(entry.created_by, entry, builder)
+        made = _after(entry.created, entry, builder)
+        found += [site for site in (builder.built if builder else None, made_by, made) if site is not None]
+    unique: dict[tuple[str, int | None], Site] = {}
+    for site in found:
+        unique.setdefault((site.file, site.line), site)
+    return list(unique.values())[:6]
+
+
+def _builder(run: Observation, entry: ParameterEntry) -> OptimizerEntry | None:
+    serials = {owner for held in _namesakes(run, entry) for owner in held.owners}
+    return next((o for o in run.optimizers if o.serial in serials), run.optimizers[0] if run.optimizers else None)
+
+
+def _after(site: Site | None, entry: ParameterEntry, builder: OptimizerEntry | None) -> Site | None:
+    if site is None:
+        return None
+    what = f"{entry.name} created"
+    if builder is not None and builder.built is not None and entry.order is not None and entry.order > builder.order:
+        what += f", after the optimizer at {builder.built.file}:{builder.built.line}"
+    return Site(file=site.file, line=site.line, what=what)
+
+
+def _stale(run: Observation) -> Row:
+    held = {serial for o in run.optimizers for serial in o.held}
+    stale = [e for e in run.parameters if e.serial in held and not e.in_model and e.is_parameter]
+    missing = run.unowned()
+    replaced = [e for e in stale if any(same_slot(e.path_at_optimizer, m.name) for m in missing)]
+    text = f"{len(stale)} of the {len(held)} tensors in the optimizers belong to no model that was called"
+    if replaced:
+        text += f"; {len(replaced)} stood where an unowned parameter stands now"
+    return Row(
+        id="OWNERSHIP/stale",
+        status="fail" if replaced else "evidence" if stale else "pass",
+        basis="exact" if replaced else None,
+        text=text,
+        values={"stale": len(stale), "held": len(held), "replaced": len(replaced)},
+        where=_sites(run, missing)[:2] if replaced else [],
+        step=1 if replaced else None,
+    )
+
+
+def _twice(run: Observation) -> Row:
+    twice = [e for e in run.parameters if len(e.owners) > 1]
+    return Row(
+        id="OWNERSHIP/twice",
+        # A new optimizer over the same model for a second stage is common: only counted.
+        status="evidence" if twice else "pass",
+        text=f"{len(twice)} tensors were held by more than one optimizer",
+        values={"twice": len(twice)},
+    )
+
+
+def _unregistered(run: Observation) -> Row:
+    reached = {leaf for b in run.backwards if b.graph for leaf in b.graph.leaves}
+    if not any(b.graph for b in run.backwards):
+        return Row(
+            id="OWNERSHIP/unregistered",
+            status="not_measured",
+            text="learning tensors that no model owns",
+            reason="no graph was walked",
+        )
+    loose = [
+        e
+        for e in run.parameters
+        if e.serial in reached and e.is_parameter and not e.ever_in_model and not e.owners and e.requires_grad
+    ]
+    where = [e.created for e in loose[:3] if e.created]
+    return Row(
+        id="OWNERSHIP/unregistered",
+        status="fail" if loose else "pass",
+        basis="exact" if loose else None,
+        text=f"{len(loose)} parameters that the loss reaches are registered in no model and held by no optimizer"
+        if loose
+        else "every parameter the loss reaches is registered in a model or held by an optimizer",
+        values={"unregistered": len(loose)},
+        where=where,
+        step=1 if loose else None,
+    )

@@ -1,0 +1,160 @@
+"""TASK: does the target still describe the input?"""
+
+from __future__ import annotations
+
+from weaklink.collector.evidence import Row
+from weaklink.collector.rows.observation import Observation
+from weaklink.collector.watch.tape import LossSample, TensorSummary
+
+
+def rows(run: Observation) -> list[Row]:
+    """Rows about inputs and targets, as far as an observed run shows them."""
+    inputs, target = _first_input(run), _first_loss(run)
+    return [
+        _meaning(run),
+        _counts(inputs, target),
+        _types(inputs, target),
+        _finite(run, inputs),
+        _classes(target),
+        _scale(inputs),
+        _supervised(run),
+        Row(
+            id="TASK/pairing",
+            status="not_measured",
+            text="whether each target belongs to its input",
+            reason="no rule was declared, and an observed run reads no data of its own",
+        ),
+    ]
+
+
+def _first_input(run: Observation) -> TensorSummary | None:
+    return next((f.inputs[0] for w in run.tape.windows for f in w.forwards if f.inputs), None)
+
+
+def _first_loss(run: Observation) -> LossSample | None:
+    return next((loss for b in run.backwards if b.graph for loss in b.graph.losses), None)
+
+
+def _meaning(run: Observation) -> Row:
+    text = run.task if run.task else "what one input and one target mean was not declared"
+    return Row(id="TASK/meaning", status="evidence", text=text, values={"declared": run.task is not None})
+
+
+def _counts(inputs: TensorSummary | None, loss: LossSample | None) -> Row:
+    if inputs is None or loss is None or not inputs.shape or not loss.target.shape:
+        return _unseen("TASK/rows", "rows of inputs and targets", inputs, loss)
+    first, second = inputs.shape[0], loss.target.shape[0]
+    same = first == second
+    return Row(
+        id="TASK/rows",
+        status="pass" if same else "evidence",
+        text=f"{first} inputs, {second} targets" + ("" if same else " (targets may be flattened)"),
+        values={"inputs": first, "targets": second},
+    )
+
+
+def _types(inputs: TensorSummary | None, loss: LossSample | None) -> Row:
+    if inputs is None:
+        return _unseen("TASK/types", "types and shapes", inputs, loss)
+    text = f"input {inputs.dtype} {list(inputs.shape)} on {inputs.device}"
+    if loss is not None:
+        text += f", target {loss.target.dtype} {list(loss.target.shape)}"
+    return Row(id="TASK/types", status="evidence", text=text, values={"input": inputs.dtype, "device": inputs.device})
+
+
+def _finite(run: Observation, inputs: TensorSummary | None) -> Row:
+    if inputs is None:
+        return _unseen("TASK/finite", "finite inputs", inputs, None)
+    broken = [
+        (window.step, forward)
+        for window in run.tape.windows
+        for forward in window.forwards
+        if any(not summary.finite for summary in forward.inputs)
+    ]
+    if not broken:
+        return Row(id="TASK/finite", status="pass", text="every sampled input is finite", values={"finite": True})
+    step, forward = broken[0]
+    # A mask of minus infinity, or a gap the model fills itself, is no fault: what comes out decides.
+    spoiled = forward.output is not None and not forward.output.finite
+    return Row(
+        id="TASK/finite",
+        status="fail" if spoiled else "evidence",
+        basis="exact" if spoiled else None,
+        text=f"non-finite inputs at step {step}" + (", and the model's output with them" if spoiled else ""),
+        values={"finite": False},
+        where=[forward.site] if forward.site else [],
+        step=step,
+    )
+
+
+def _classes(loss: LossSample | None) -> Row:
+    if loss is None or loss.class_counts is None:
+        reason = "no cross entropy with class indices was seen" if loss is None else "the targets are no class indices"
+        return Row(id="TASK/classes", status="not_measured", text="classes in the batch", reason=reason)
+    counts = loss.class_counts
+    total = sum(counts.values())
+    majority = max(counts.values()) / total if total else 0.0
+    shown = "/".join(str(counts[label]) for label in sorted(counts)[:10])
+    return Row(
+        id="TASK/classes",
+        status="evidence",
+        text=f"{len(counts)} classes in the first batch, counts {shown}, majority {majority:.4f}",
+        values={"classes": len(counts), "counts": [counts[label] for label in sorted(counts)], "majority": majority},
+    )
+
+
+def _scale(inputs: TensorSummary | None) -> Row:
+    if inputs is None or inputs.mean is None or inputs.std is None or inputs.max_abs is None:
+        return Row(
+            id="TASK/inputs",
+            status="not_measured",
+            text="scale of the inputs",
+            reason="no floating-point input was seen" if inputs is None or inputs.mean is None else "no moments",
+        )
+    text = f"mean {inputs.mean:+.4f}, std {inputs.std:.4f}, max abs {inputs.max_abs:.4f}"
+    values: dict[str, bool | int | float | str | list[str] | list[int] | list[float] | None] = {
+        "mean": inputs.mean,
+        "std": inputs.std,
+        "max_abs": inputs.max_abs,
+    }
+    if inputs.constant_columns is not None:
+        text += f", {inputs.constant_columns} of {inputs.columns} columns constant in the batch"
+        values["constant_columns"] = inputs.constant_columns
+    return Row(id="TASK/inputs", status="evidence", text=text, values=values)
+
+
+def _supervised(run: Observation) -> Row:
+    samples = [
+        (b, loss) for b in run.backwards if b.graph for loss in b.graph.losses if loss.kind.startswith("cross entropy")
+    ]
+    if not samples:
+        return Row(
+            id="TASK/supervised",
+            status="not_measured",
+            text="share of supervised targets",
+            reason="no cross entropy with class indices was seen",
+        )
+    total = sum(_size(loss) for _, loss in samples)
+    ignored = sum(loss.ignored for _, loss in samples)
+    empty = total > 0 and ignored == total
+    return Row(
+        id="TASK/supervised",
+        status="fail" if empty else "pass" if not ignored else "evidence",
+        basis="exact" if empty else None,
+        text=f"{total - ignored} of {total} sampled targets are supervised",
+        values={"supervised": total - ignored, "targets": total},
+        where=[samples[0][0].site] if empty and samples[0][0].site else [],
+        step=1 if empty else None,
+    )
+
+
+def _size(loss: LossSample) -> int:
+    size = 1
+    for length in loss.target.shape:
+        size *= length
+    return size
+
+
+def _unseen(row_id: str, text: str, inputs: TensorSummary | None, loss: LossSample | None) -> Row:
+    reason = "no model was called with a tensor" if inputs is None else "the loss keeps no target that can be read"
+    return Row(id=row_id, status="not_measured", text=text, reason=reason)

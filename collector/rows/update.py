@@ -1,0 +1,244 @@
+"""UPDATE: did those exact objects move, as they should?"""
+
+from __future__ import annotations
+
+import math
+
+from weaklink.collector.evidence import Row, Site
+from weaklink.collector.rows.observation import Observation, names
+from weaklink.collector.watch.parameters import ParameterEntry
+from weaklink.collector.watch.tape import StepSample
+
+
+def rows(run: Observation) -> list[Row]:
+    """Rows about steps, rates and movement."""
+    samples = list(run.steps)
+    return [
+        _steps(run),
+        _scaler(run),
+        _rate(run),
+        _moved(run, samples),
+        _frozen(run, samples),
+        _delta(samples),
+        _ratio(run, samples),
+        _scale(run, samples),
+    ]
+
+
+def _steps(run: Observation) -> Row:
+    tape = run.tape
+    text = f"{tape.backwards} backward calls, {tape.steps_asked} steps asked, {tape.steps} executed"
+    values = {"backwards": tape.backwards, "asked": tape.steps_asked, "executed": tape.steps}
+    if not tape.backwards:
+        reason = "backward was never called"
+        if tape.gradient_calls:
+            reason = "the script takes gradients with torch.autograd.grad and may update by hand"
+        return Row(id="UPDATE/steps", status="not_measured", text=text, values=dict(values), reason=reason)
+    if tape.steps or tape.backwards < 2 or run.moved_by_hand is not False:
+        # Moved by hand: a loop without an optimizer. None: it could not be told.
+        enough = tape.steps > 0 or run.moved_by_hand
+        return Row(
+            id="UPDATE/steps",
+            status="pass" if enough else "evidence",
+            text=text + (", parameters are updated by hand" if run.moved_by_hand and not tape.steps else ""),
+            values=dict(values),
+        )
+    return Row(
+        id="UPDATE/steps",
+        status="fail",
+        basis="exact",
+        text=text + ": no parameter moved between the first backward and the end",
+        values=dict(values),
+        where=[s for s in (tape.last_backward_site, *(o.built for o in run.optimizers[:1])) if s],
+    )
+
+
+def _scaler(run: Observation) -> Row:
+    asked = run.tape.scaler_asked
+    if not asked:
+        return Row(
+            id="UPDATE/scaler", status="not_measured", text="gradient scaler", reason="the script steps without one"
+        )
+    skipped = asked - run.tape.steps_asked
+    text = f"{asked} steps asked of the scaler, {skipped} skipped"
+    # A few skips at the start find the scale; that is by design.
+    return Row(
+        id="UPDATE/scaler",
+        status="pass" if not skipped else "evidence",
+        text=text,
+        values={"asked": asked, "skipped": skipped},
+    )
+
+
+def _rate(run: Observation) -> Row:
+    rates = run.tape.rates
+    if not rates:
+        return Row(id="UPDATE/lr", status="not_measured", text="learning rate", reason="no optimizer step was seen")
+    first, last, highest = rates[0][1], rates[-1][1], run.tape.highest_rate
+    known = [rate for _, group in rates for rate in group if not math.isnan(rate)]
+    zero = bool(known) and highest == 0.0 and run.tape.steps >= 2
+    text = f"{_list(first)} at the first step"
+    if len(rates) > 1:
+        text += f", {_list(last)} at the last, highest {highest:g}"
+    if run.tape.scheduler_steps:
+        text += f", {run.tape.scheduler_steps} scheduler steps"
+    built = [o.built for o in run.optimizers[:1] if o.built]
+    scheduled = [run.tape.scheduler_site] if run.tape.scheduler_site else []
+    return Row(
+        id="UPDATE/lr",
+        status="fail" if zero else "evidence",
+        basis="exact" if zero else None,
+        text=text + (f": zero at every one of {run.tape.steps} steps" if zero else ""),
+        values={"first": first, "last": last, "highest": highest, "scheduler_steps": run.tape.scheduler_steps},
+        where=[*scheduled, *built] if zero else [],
+        step=1 if zero else None,
+    )
+
+
+def _list(rates: list[float]) -> str:
+    shown = [f"{rate:g}" for rate in dict.fromkeys(rates)]
+    return "/".join(shown[:4])
+
+
+def _moved(run: Observation, samples: list[StepSample]) -> Row:
+    learning = run.learning()
+    if not samples or not learning:
+        reason = "no optimizer step was executed" if not samples else "no trainable parameter was reached by a loss"
+        return Row(id="UPDATE/moved", status="not_measured", text="parameters that moved", reason=reason)
+    known = [e for e in learning if run.moved(e) is not None]
+    moved = [e for e in known if run.moved(e)]
+    still = [e for e in known if not run.moved(e)]
+    text = f"{len(moved)}/{len(learning)} expected parameters moved in {len(samples)} sampled steps"
+    if still:
+        text += f"; exactly still: {names(still)}"
+    wrong = _still_without_excuse(run, still, bool(moved))
+    return Row(
+        id="UPDATE/moved",
+        status="fail" if wrong else "evidence" if still else "pass",
+        basis="exact" if wrong else None,
+        text=text,
+        values={"moved": len(moved), "expected": len(learning), "still": [e.name or "" for e in still[:20]]},
+        where=_step_sites(samples) if wrong else [],
+        step=samples[0].step if wrong else None,
+    )
+
+
+def _still_without_excuse(run: Observation, still: list[ParameterEntry], others_move: bool) -> list[ParameterEntry]:
+    """Exactly still although every sampled gradient was nonzero.
+
+    While other parameters move, an owned one may be still because lr * gradient is below its last place (a bias before
+    a normalisation layer): only one that no optimizer holds has no such excuse.
+    """
+    if sum(1 for _ in run.steps) < 2:
+        return []
+    with_gradient = [e for e in still if e.states and all(state == "nonzero" for state in e.states)]
+    unowned = set(map(id, run.unowned()))
+    return [e for e in with_gradient if not others_move or id(e) in unowned]
+
+
+def _step_sites(samples: list[StepSample]) -> list[Site]:
+    return [samples[0].site] if samples[0].site else []
+
+
+def _frozen(run: Observation, samples: list[StepSample]) -> Row:
+    live = {serial for window in run.tape.windows for serial in window.live}
+    frozen = [e for e in run.parameters if e.serial in live and not e.requires_grad]
+    if not frozen or not samples:
+        reason = "the model has no frozen parameters" if not frozen else "no optimizer step was executed"
+        return Row(id="UPDATE/frozen", status="not_measured", text="frozen parameters", reason=reason)
+    moved = [e for e in frozen if run.moved(e)]
+    unseen = [e for e in frozen if run.moved(e) is None]
+    text = f"{len(frozen) - len(moved) - len(unseen)}/{len(frozen)} frozen parameters exactly still"
+    if moved:
+        text += f"; moved: {names(moved)}"
+    if unseen:
+        text += f"; {len(unseen)} too large to copy, not measured"
+    return Row(
+        id="UPDATE/frozen",
+        # A running average of another model moves frozen parameters by intent.
+        status="evidence" if moved or unseen else "pass",
+        text=text,
+        values={"still": len(frozen) - len(moved) - len(unseen), "frozen": len(frozen)},
+    )
+
+
+def _delta(samples: list[StepSample]) -> Row:
+    first = next((s for s in samples if s.delta), None)
+    if first is None:
+        return Row(
+            id="UPDATE/delta",
+            status="not_measured",
+            text="size of one step's movement",
+            reason="no optimizer step was executed",
+        )
+    deltas = [value for serial, value in first.delta.items() if first.moved.get(serial)]
+    text = (
+        f"{min(deltas):.3e} .. {max(deltas):.3e} over {len(deltas)} moved parameters at step {first.step}"
+        if deltas
+        else f"nothing moved at step {first.step}"
+    )
+    return Row(
+        id="UPDATE/delta",
+        status="evidence",
+        text=text,
+        values={"smallest": min(deltas, default=0.0), "largest": max(deltas, default=0.0), "count": len(deltas)},
+        step=first.step,
+    )
+
+
+def joint(values: dict[int, float], serials: list[int]) -> float:
+    """Euclidean norm over several tensors' norms."""
+    return math.sqrt(sum(values[serial] ** 2 for serial in serials if serial in values))
+
+
+def _ratio(run: Observation, samples: list[StepSample]) -> Row:
+    learning = [e.serial for e in run.learning()]
+    rows_ = [(s, joint(s.delta, learning), joint(s.before, learning)) for s in samples]
+    usable = [(s, delta, before) for s, delta, before in rows_ if before > 0.0]
+    if not usable:
+        return Row(
+            id="UPDATE/ratio",
+            status="not_measured",
+            text="movement against parameter norm",
+            reason="no optimizer step was measured with a learning parameter",
+        )
+    first, last = usable[0], usable[-1]
+    text = f"delta / parameter norm {first[1] / first[2]:.3e} at step {first[0].step}"
+    if last is not first:
+        text += f", {last[1] / last[2]:.3e} at step {last[0].step}"
+    return Row(
+        id="UPDATE/ratio",
+        status="evidence",
+        text=text,
+        values={"first": first[1] / first[2], "last": last[1] / last[2]},
+    )
+
+
+def _scale(run: Observation, samples: list[StepSample]) -> Row:
+    """A step longer than the parameters it moves, in a run that turned non-finite afterwards."""
+    onset = run.tape.first_nonfinite_step
+    if onset is None or not samples:
+        return Row(
+            id="UPDATE/scale",
+            status="not_measured",
+            text="steps that outgrow their parameters before a non-finite loss",
+            reason="the loss stayed finite" if onset is None else "no optimizer step was executed",
+        )
+    learning = [e.serial for e in run.learning()]
+    before_onset = [s for s in samples if s.step < onset]
+    outgrown = [s for s in before_onset if joint(s.delta, learning) > joint(s.before, learning) > 0.0]
+    text = f"the loss is non-finite from step {onset} on"
+    if outgrown:
+        first = outgrown[0]
+        text += (
+            f"; step {first.step} moved the parameters by {joint(first.delta, learning):.4e},"
+            f" their norm was {joint(first.before, learning):.4e}"
+        )
+    return Row(
+        id="UPDATE/scale",
+        status="suspected" if outgrown else "evidence",
+        text=text,
+        values={"nonfinite_from_step": onset, "outgrown_steps": len(outgrown)},
+        where=[o.built for o in run.optimizers[:1] if o.built] if outgrown else [],
+        step=outgrown[0].step if outgrown else None,
+    )

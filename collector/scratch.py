@@ -1,0 +1,150 @@
+"""A copy of the working folder for every run: small files copied, large ones linked, noise left out.
+
+Every run of one incident gets the same path and the same content, so that no run can read what another one wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from weaklink.collector.errors import StorageError
+from weaklink.collector.guard import undo
+from weaklink.collector.job import GuardSettings
+
+COPY_FILE_BYTES = 4 * 1024 * 1024
+COPY_TOTAL_BYTES = 256 * 1024 * 1024
+# A folder with more entries than this is linked whole; writes into it go through the guard's journal.
+FOLDER_ENTRIES = 2000
+_LEFT_OUT = frozenset(
+    {
+        ".git",
+        ".hg",
+        ".svn",
+        "__pycache__",
+        "incidents",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".ipynb_checkpoints",
+    }
+)
+_LINKED = frozenset({".venv", "venv", "node_modules", ".tox", "site-packages"})
+
+
+@dataclass(frozen=True)
+class FileState:
+    """Enough to see that a file was written: size and modification time in nanoseconds."""
+
+    size: int
+    modified: int
+
+
+class Scratch:
+    """The scratch folder of one incident. `lay` makes `folder` anew from the original."""
+
+    def __init__(self, original: Path) -> None:
+        """Args:
+        original: The working folder the user started weaklink in.
+        """
+        self.original = original.resolve()
+        try:
+            self.base = Path(tempfile.mkdtemp(prefix="weaklink-"))
+        except OSError as error:
+            raise StorageError(
+                f"No scratch folder can be made: {error.strerror}.",
+                about=tempfile.gettempdir(),
+                hint="free some space, or set TMPDIR to a folder that can be written.",
+            ) from error
+        self.folder = self.base / "run" / (self.original.name or "root")
+        self.temporary = self.base / "tmp"
+        self.journal = self.base / "journal.jsonl"
+        self.keep = self.base / "keep"
+        self._before: dict[str, FileState] = {}
+
+    @property
+    def guard(self) -> GuardSettings:
+        return GuardSettings(scratch=self.base, journal=self.journal, keep=self.keep)
+
+    def lay(self) -> None:
+        """Make the run's folder anew, as the original is now.
+
+        Raises:
+            StorageError: The copy does not fit.
+        """
+        for folder in (self.folder.parent, self.temporary):
+            shutil.rmtree(folder, ignore_errors=True)
+        self.temporary.mkdir(parents=True)
+        self._budget = COPY_TOTAL_BYTES
+        try:
+            self._copy(self.original, self.folder)
+        except OSError as error:
+            raise StorageError(
+                f"The working folder cannot be copied: {error.strerror}.",
+                about=str(error.filename or self.original),
+                hint="free some space in the temporary folder, or set TMPDIR to another disk.",
+            ) from error
+        self._before = self._listing()
+
+    def _copy(self, source: Path, target: Path) -> None:
+        target.mkdir(parents=True, exist_ok=True)
+        with os.scandir(source) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+        for entry in entries:
+            if entry.name in _LEFT_OUT or Path(entry.path) == self.base:
+                continue
+            here = target / entry.name
+            if entry.is_symlink() or entry.name in _LINKED:
+                os.symlink(os.path.realpath(entry.path), here)
+            elif entry.is_dir():
+                self._copy_folder(entry, here)
+            elif entry.is_file():
+                self._copy_file(entry, here)
+
+    def _copy_folder(self, entry: os.DirEntry[str], target: Path) -> None:
+        with os.scandir(entry.path) as listing:
+            many = sum(1 for _ in listing) > FOLDER_ENTRIES
+        if many:
+            os.symlink(entry.path, target)
+        else:
+            self._copy(Path(entry.path), target)
+
+    def _copy_file(self, entry: os.DirEntry[str], target: Path) -> None:
+        size = entry.stat().st_size
+        if size > COPY_FILE_BYTES or size > self._budget or not os.access(entry.path, os.R_OK):
+            os.symlink(entry.path, target)
+            return
+        self._budget -= size
+        shutil.copy2(entry.path, target)
+
+    def _listing(self) -> dict[str, FileState]:
+        found: dict[str, FileState] = {}
+        for folder, _, files in os.walk(self.folder):
+            for name in files:
+                path = os.path.join(folder, name)
+                state = os.lstat(path)
+                found[os.path.relpath(path, self.folder)] = FileState(state.st_size, state.st_mtime_ns)
+        return found
+
+    def settle(self) -> list[str]:
+        """After a run: undo what it wrote outside, and list what it wrote, inside (relative) and outside (absolute)."""
+        now = self._listing() if self.folder.exists() else {}
+        inside = sorted(path for path, state in now.items() if self._before.get(path) != state)
+        return [path for path in inside if "__pycache__" not in path] + undo(self.journal)
+
+    def close(self) -> None:
+        """Remove the folder for good."""
+        undo(self.journal)
+        shutil.rmtree(self.base, ignore_errors=True)
+
+    def __enter__(self) -> Scratch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,123 @@
+"""Which parameters an optimizer step moved, and by how much: a copy before, a comparison after.
+
+By snapshot and not by version counter: fused optimizers do not bump it. A copy lives for one sampled step; that of the
+first step lives until the dense window ends, or with `keep_initial` to the end of the run, for net movement: what one
+step moves, the next may take back.
+"""
+
+from __future__ import annotations
+
+import weakref
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from weaklink.collector.tensors import differ, norms
+from weaklink.collector.watch.optimizers import OptimizerEntry
+from weaklink.collector.watch.parameters import ParameterBook
+
+# Frozen tensors are copied too, to prove that they stay; above this many entries only trainable ones are.
+FROZEN_ENTRIES_LIMIT = 50_000_000
+BY_HAND_ENTRIES_LIMIT = 10_000_000
+
+
+class Movement:
+    """Snapshots around steps."""
+
+    def __init__(self, parameters: ParameterBook, keep_initial: bool) -> None:
+        self._parameters = parameters
+        self._keep_initial = keep_initial
+        self._net: dict[int, float] | None = None
+        self._before: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}
+        self._gradient_norm: float | None = None
+        self._skipped = 0
+        self._initial: dict[int, Tensor] = {}
+        self._at_first_backward: dict[int, Tensor] = {}
+
+    def at_first_backward(self) -> None:
+        """Copy the trainable parameters, so that a loop that updates them by hand is told from one that never steps."""
+        total = 0
+        for entry, tensor in self._parameters.alive():
+            if entry.in_model and tensor.requires_grad and tensor.device.type != "meta":
+                total += tensor.numel()
+                if total > BY_HAND_ENTRIES_LIMIT:
+                    break
+                self._at_first_backward[entry.serial] = tensor.detach().clone()
+
+    def moved_without_step(self) -> bool | None:
+        """Whether any of them differs now; None when none was copied."""
+        pairs = [
+            (tensor.detach(), self._at_first_backward[entry.serial])
+            for entry, tensor in self._parameters.alive()
+            if entry.serial in self._at_first_backward and tensor.shape == self._at_first_backward[entry.serial].shape
+        ]
+        return any(differ(pairs)) if pairs else None
+
+    def before(self, optimizer: Optimizer, entry: OptimizerEntry) -> None:
+        """Copy everything that could move, and measure the gradient the step is about to consume."""
+        self._at_first_backward.clear()
+        chosen, self._skipped = self._candidates(set(entry.held))
+        with torch.no_grad():
+            self._before = {serial: (weakref.ref(t), t.detach().clone()) for serial, t in chosen.items()}
+            if self._net is None:
+                for serial, (_, copy) in self._before.items():
+                    self._initial.setdefault(serial, copy)
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        # With a closure the gradients do not exist yet.
+        self._gradient_norm = _joint(norms(gradients)) if gradients else None
+
+    def _candidates(self, held: set[int]) -> tuple[dict[int, Tensor], int]:
+        chosen: dict[int, Tensor] = {}
+        frozen, skipped = 0, 0
+        for entry, tensor in self._parameters.alive():
+            if not (entry.in_model or entry.serial in held) or tensor.device.type == "meta":
+                continue
+            if not tensor.requires_grad:
+                frozen += tensor.numel()
+                if frozen > FROZEN_ENTRIES_LIMIT:
+                    skipped += 1
+                    continue
+            chosen[entry.serial] = tensor
+        return chosen, skipped
+
+    def after(self) -> tuple[dict[int, float], dict[int, float], dict[int, bool], float | None, int]:
+        """Norms before, norms of the movement, moved or not (bitwise), norm of the consumed gradient, frozen unread."""
+        live = [(serial, ref(), copy) for serial, (ref, copy) in self._before.items()]
+        kept = [(s, t.detach(), c) for s, t, c in live if t is not None and t.shape == c.shape]
+        self._before = {}
+        with torch.no_grad():
+            moved = differ([(now, copy) for _, now, copy in kept])
+            lengths = norms([copy for _, _, copy in kept])
+            deltas = norms([now - copy for _, now, copy in kept])
+        serials = [serial for serial, _, _ in kept]
+        return (
+            dict(zip(serials, lengths, strict=True)),
+            dict(zip(serials, deltas, strict=True)),
+            dict(zip(serials, moved, strict=True)),
+            self._gradient_norm,
+            self._skipped,
+        )
+
+    def dense_window_ended(self) -> None:
+        """Measure the net movement of the dense window and let its copies go, unless they are to be kept."""
+        if not self._keep_initial and self._net is None:
+            self._net = self.net()
+            self._initial.clear()
+
+    def net(self) -> dict[int, float]:
+        """Norm of each parameter's movement since the first step, over the dense window or (`keep_initial`) the run."""
+        if self._net is not None:
+            return self._net
+        pairs = [
+            (entry.serial, tensor.detach(), self._initial[entry.serial])
+            for entry, tensor in self._parameters.alive()
+            if entry.serial in self._initial and tensor.shape == self._initial[entry.serial].shape
+        ]
+        with torch.no_grad():
+            lengths = norms([now - first for _, now, first in pairs])
+        return {serial: length for (serial, _, _), length in zip(pairs, lengths, strict=True)}
+
+
+def _joint(lengths: list[float]) -> float:
+    return float(sum(length * length for length in lengths) ** 0.5)

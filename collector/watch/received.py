@@ -1,0 +1,55 @@
+"""Gradients as the parameters received them: missing, non-finite, exactly zero or nonzero."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from weaklink.collector.evidence import GradientState
+from weaklink.collector.tensors import dense, digest, exactly_zero, norms
+from weaklink.collector.watch.parameters import FIRST_GRADIENT_DIGEST_BYTES, ParameterBook, ParameterEntry
+
+
+def _with_gradient(parameters: ParameterBook) -> list[tuple[ParameterEntry, Tensor]]:
+    return [
+        (entry, tensor.grad)
+        for entry, tensor in parameters.alive()
+        if tensor.is_leaf and tensor.requires_grad and tensor.grad is not None
+    ]
+
+
+def left_over(parameters: ParameterBook) -> list[int]:
+    """Parameters whose gradient is present and not exactly zero before backward adds to it."""
+    found = _with_gradient(parameters)
+    zero = exactly_zero([gradient for _, gradient in found])
+    return [entry.serial for (entry, _), is_zero in zip(found, zero, strict=True) if not is_zero]
+
+
+def read_gradients(parameters: ParameterBook, with_digests: bool) -> dict[int, tuple[GradientState, float | None]]:
+    """State and Euclidean norm of every live leaf's gradient, right after backward; also kept on the entries.
+
+    A norm of zero with nonzero entries (underflow) is still *nonzero*: the state is decided by the entries.
+    """
+    found = _with_gradient(parameters)
+    gradients = [gradient for _, gradient in found]
+    lengths, zero = norms(gradients), exactly_zero(gradients)
+    result: dict[int, tuple[GradientState, float | None]] = {}
+    for (entry, _), length, is_zero in zip(found, lengths, zero, strict=True):
+        finite = length - length == 0.0
+        state: GradientState = "zero" if is_zero else "nonzero" if finite else "nonfinite"
+        result[entry.serial] = (state, length)
+    for entry, tensor in parameters.alive():
+        if entry.in_model and tensor.requires_grad and entry.serial not in result:
+            result[entry.serial] = ("missing", None)
+    budget = FIRST_GRADIENT_DIGEST_BYTES if with_digests else 0
+    by_serial = {entry.serial: gradient for entry, gradient in found}
+    for serial, (state, norm) in result.items():
+        entry = parameters.entries[serial]
+        entry.states.append(state)
+        if entry.gradient is None:
+            entry.gradient, entry.gradient_norm_first = state, norm
+            gradient = by_serial.get(serial)
+            if gradient is not None and budget > 0:
+                values = dense(gradient)
+                budget -= values.numel() * values.element_size()
+                entry.gradient_digest_first = digest(gradient)
+    return result

@@ -1,0 +1,422 @@
+"""The watcher: passive hooks around an unmodified script.
+
+Torch's own hooks where torch has them (optimizer steps, module calls, registration); a wrapper that passes everything
+through where it has none (backward, GradScaler, schedulers). No forward, no data and no random
+number of ours; a test compares what the script prints bitwise.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.amp
+import torch.optim.lr_scheduler as lr_scheduler
+from torch import Tensor, nn
+from torch.nn.modules import module as module_hooks
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from weaklink.collector.tensors import digest_all, tensors_in
+from weaklink.collector.watch.graph import walk
+from weaklink.collector.watch.movement import Movement
+from weaklink.collector.watch.optimizers import OptimizerBook, rate
+from weaklink.collector.watch.parameters import ParameterBook, RootBook, name_parameters
+from weaklink.collector.watch.received import left_over, read_gradients
+from weaklink.collector.watch.sampling import DENSE_STEPS, is_sampled
+from weaklink.collector.watch.sites import UserCode
+from weaklink.collector.watch.summaries import summarize
+from weaklink.collector.watch.tape import BackwardSample, ForwardSample, StepSample, Tape, Window
+
+_LIVE_MODES = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
+
+
+@dataclass(frozen=True)
+class WatchSettings:
+    """`every_step_until`: steps sampled densely; `keep_initial`: hold one copy of the parameters for net movement."""
+
+    every_step_until: int = DENSE_STEPS
+    keep_initial: bool = False
+
+
+class Watcher:
+    """Installs the hooks, writes the tape, and tells listeners about steps.
+
+    `before_step` and `after_step` are called with the optimizer around every executed step, `before_backward` before
+    every backward: interventions, horizons and deadlines hang there.
+    """
+
+    def __init__(self, user_code: UserCode, settings: WatchSettings | None = None) -> None:
+        self.settings = settings or WatchSettings()
+        self.code = user_code
+        self.tape = Tape()
+        self.parameters = ParameterBook()
+        self.roots = RootBook()
+        self.optimizers = OptimizerBook(self.parameters)
+        self.movement = Movement(self.parameters, self.settings.keep_initial)
+        self.before_step: list[Callable[[Optimizer], None]] = []
+        self.after_step: list[Callable[[Optimizer], None]] = []
+        self.before_backward: list[Callable[[], None]] = []
+        self.at_first_forward: list[Callable[[nn.Module], None]] = []
+        self.order = 0
+        self._thread = threading.local()
+        self._backward_depth = 0
+        self._packing_hooks_seen = False
+        self._scaled: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}
+        self._pending_losses: list[tuple[int, int, Tensor]] = []
+        self._first_gradients_read = False
+        self._window: Window | None = None
+        self._undo: list[Callable[[], None]] = []
+        self._open_window()
+
+    # -- installing ------------------------------------------------------------------------------------------------
+
+    def install(self) -> None:
+        """Put all hooks in place. Call before the script imports anything."""
+        for handle in (
+            register_optimizer_step_pre_hook(self._guarded(self._step_begins)),
+            register_optimizer_step_post_hook(self._guarded(self._step_ended)),
+            register_optimizer_step_post_hook(self.step_finished),
+            module_hooks.register_module_forward_pre_hook(self._forward_begins),
+            module_hooks.register_module_forward_hook(self._forward_ended, always_call=True),
+            module_hooks.register_module_parameter_registration_hook(self._guarded(self._parameter_registered)),
+            module_hooks.register_module_module_registration_hook(self._guarded(self._module_registered)),
+        ):
+            self._undo.append(handle.remove)
+        self._wrap(torch.autograd, "backward", self._watched_backward)
+        self._wrap(torch.autograd, "grad", self._watched_grad)
+        self._wrap(Optimizer, "add_param_group", self._watched_add_param_group)
+        self._wrap(torch.amp.GradScaler, "scale", self._watched_scale)
+        self._wrap(torch.amp.GradScaler, "step", self._watched_scaler_step)
+        self._wrap(torch.autograd.graph.saved_tensors_hooks, "__enter__", self._watched_packing)
+        for scheduler in _scheduler_classes():
+            self._wrap(scheduler, "step", self._watched_scheduler_step)
+
+    def remove(self) -> None:
+        """Take every hook away again; the tape stays."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
+        original = owner.__dict__[name]
+
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return around(original, *args, **kwargs)
+
+        setattr(owner, name, wrapper)
+        self._undo.append(lambda: setattr(owner, name, original))
+
+    def _guarded(self, hook: Callable[..., None]) -> Callable[..., None]:
+        """A hook whose own failure ends up on the tape, never in the user's run."""
+
+        @functools.wraps(hook)
+        def guarded(*args: Any, **kwargs: Any) -> None:
+            try:
+                hook(*args, **kwargs)
+            except Exception as error:
+                self.problem(hook.__name__, error)
+
+        return guarded
+
+    def problem(self, where: str, error: Exception) -> None:
+        """Write down a failure of our own, once each kind."""
+        text = f"{where.strip('_')}: {type(error).__name__}: {error}"
+        if text not in self.tape.problems and len(self.tape.problems) < 50:
+            self.tape.problems.append(text)
+
+    # -- windows ---------------------------------------------------------------------------------------------------
+
+    @property
+    def sampling(self) -> bool:
+        """Whether the step now under way is sampled."""
+        return self._window is not None
+
+    def _open_window(self) -> None:
+        step = self.tape.steps + 1
+        sampled = is_sampled(step, self.settings.every_step_until)
+        # A run that only calls backward and never steps must not collect samples without end.
+        self._window = Window(step) if sampled else None
+        if self._window is not None:
+            self.tape.windows.append(self._window)
+
+    def _tick(self) -> int:
+        self.order += 1
+        return self.order
+
+    def name_everything(self) -> None:
+        """Bring names and ownership up to date with the live modules and optimizers."""
+        name_parameters(self.parameters, self.roots)
+        for entry, optimizer in self.optimizers.alive():
+            self.optimizers.read_groups(entry, optimizer.param_groups)
+
+    # -- registration ----------------------------------------------------------------------------------------------
+
+    def _parameter_registered(self, module: nn.Module, name: str, parameter: Tensor | None) -> None:
+        if parameter is None or torch.compiler.is_compiling():
+            return
+        entry = self.parameters.registered(module, name, parameter)
+        if entry.created is None:
+            entry.created = self.code.site(f"{type(module).__name__}.{name} created")
+            entry.created_by = self.code.outer_site(f"{type(module).__name__}.{name} created from here")
+            entry.order = self._tick()
+
+    def _module_registered(self, parent: nn.Module, name: str, child: nn.Module | None) -> None:
+        if child is not None:
+            self.parameters.module_registered(parent, name, child)
+
+    # -- forward ---------------------------------------------------------------------------------------------------
+
+    def _forward_begins(self, module: nn.Module, args: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        depth = getattr(self._thread, "depth", 0)
+        self._thread.depth = depth + 1
+        if depth == 0:
+            self.tape.phase = "forward" if torch.is_grad_enabled() else "evaluation"
+            self._guarded(self._root_begins)(module, args)
+
+    def _root_begins(self, module: nn.Module, args: Any) -> None:
+        root = self.roots.entry(module)
+        if root is None:
+            return
+        if self.at_first_forward:
+            listeners, self.at_first_forward = self.at_first_forward, []
+            for listener in listeners:
+                listener(module)
+        self.tape.forwards += 1
+
+    def _forward_ended(self, module: nn.Module, args: Any, output: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        self._thread.depth = max(getattr(self._thread, "depth", 1) - 1, 0)
+        if self._thread.depth == 0 and self.tape.phase == "evaluation":
+            self.tape.phase = "between"
+        if self._thread.depth == 0 and self._window is not None and torch.is_grad_enabled():
+            self._guarded(self._root_ended)(module, args, output)
+
+    def _root_ended(self, module: nn.Module, args: Any, output: Any) -> None:
+        root, window = self.roots.entry(module), self._window
+        if root is None or window is None or len(window.forwards) >= 8:
+            return
+        inputs, outputs = list(tensors_in(args)), list(tensors_in(output))
+        floating = next((tensor for tensor in outputs if tensor.is_floating_point()), None)
+        if self.tape.outputs_digest is None and floating is not None and not self.tape.backwards:
+            self.tape.inputs_digest = digest_all(inputs)
+            self.tape.outputs_digest = digest_all(outputs)
+        modes = sorted({type(sub).__name__ for sub in module.modules() if isinstance(sub, _LIVE_MODES) and _live(sub)})
+        window.forwards.append(
+            ForwardSample(
+                root.serial,
+                self.code.site(f"{root.class_name} called"),
+                module.training,
+                modes if not module.training else [],
+                [summarize(tensor) for tensor in inputs[:4]],
+                summarize(floating) if floating is not None else None,
+            )
+        )
+        for tensor in module.parameters():
+            entry = self.parameters.entry(tensor)
+            entry.forward_ran = True
+            window.live.add(entry.serial)
+
+    # -- backward --------------------------------------------------------------------------------------------------
+
+    def _watched_backward(self, original: Callable[..., Any], tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        # A re-entrant call (activation checkpointing) is part of the outer one.
+        if self._backward_depth or torch.compiler.is_compiling():
+            return original(tensors, *args, **kwargs)
+        self.tape.phase = "backward"
+        for listener in self.before_backward:
+            listener()
+        self._guarded(self._backward_begins)(tensors)
+        self._backward_depth += 1
+        try:
+            result = original(tensors, *args, **kwargs)
+        finally:
+            self._backward_depth -= 1
+        self.tape.phase = "between"
+        self._guarded(self._backward_ended)()
+        return result
+
+    def _backward_begins(self, tensors: Any) -> None:
+        self.tape.backwards += 1
+        index = self.tape.backwards
+        losses = list(tensors_in(tensors))
+        site = self.code.site("backward called")
+        self.tape.last_backward_site = site
+        loss = losses[0] if losses else None
+        value = self._note_loss(index, loss)
+        if loss is not None and not any(tensor.requires_grad for tensor in losses):
+            self.tape.backward_without_graph = site
+        if self._window is None or len(self._window.backwards) >= 64:
+            return
+        self.name_everything()
+        if index == 1:
+            self.movement.at_first_backward()
+        sample = BackwardSample(
+            index, site, value, any(tensor.requires_grad for tensor in losses), None, left_over(self.parameters)
+        )
+        for tensor in losses[:4]:
+            graph = walk(tensor, self.parameters, not self._packing_hooks_seen)
+            if sample.graph is None:
+                sample.graph = graph
+            else:
+                sample.graph.leaves |= graph.leaves
+        if sample.graph is not None:
+            self._note_reached(sample.graph.leaves)
+        self._window.backwards.append(sample)
+
+    def _note_reached(self, leaves: set[int]) -> None:
+        for entry in self.parameters.entries:
+            if entry.serial in leaves:
+                entry.reached = True
+            elif entry.reached is None and entry.in_model:
+                entry.reached = False
+
+    def _note_loss(self, index: int, loss: Tensor | None) -> float | None:
+        """Put the loss on the tape; return its value only where that costs no wait for the device."""
+        if loss is None or loss.numel() != 1 or loss.device.type == "meta":
+            return None
+        known = self._scaled.get(id(loss))
+        self._scaled = {}
+        if known is not None and known[0]() is loss:
+            loss = known[1]  # before the gradient scaler multiplied it
+        self._pending_losses.append((index, self.tape.steps + 1, loss.detach().clone()))
+        if loss.device.type == "cpu" or self.sampling or len(self._pending_losses) >= 50:
+            return self.flush_losses()
+        return None
+
+    def flush_losses(self) -> float | None:
+        """Bring pending losses to the host, one transfer; the last one's value."""
+        pending, self._pending_losses = self._pending_losses, []
+        if not pending:
+            return None
+        values = torch.stack([loss.reshape(()).double().cpu() for _, _, loss in pending]).tolist()
+        for (index, step, _), value in zip(pending, values, strict=True):
+            self.tape.losses.add(index, value)
+            if value - value != 0.0 and self.tape.first_nonfinite_loss is None:
+                self.tape.first_nonfinite_loss, self.tape.first_nonfinite_step = index, step
+        return float(values[-1])
+
+    def _backward_ended(self) -> None:
+        if self._window is None or not self._window.backwards:
+            return
+        sample = self._window.backwards[-1]
+        if sample.index == self.tape.backwards:
+            first = not self._first_gradients_read
+            sample.gradients = read_gradients(self.parameters, with_digests=first)
+            self._first_gradients_read = True
+
+    def _watched_grad(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if not self._backward_depth:
+            self.tape.gradient_calls += 1
+        return original(*args, **kwargs)
+
+    def _watched_packing(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._packing_hooks_seen = True
+        return original(*args, **kwargs)
+
+    # -- optimizers ------------------------------------------------------------------------------------------------
+
+    def _watched_add_param_group(self, original: Callable[..., Any], optimizer: Optimizer, group: Any) -> Any:
+        result = original(optimizer, group)
+        self._guarded(self._groups_changed)(optimizer)
+        return result
+
+    def _groups_changed(self, optimizer: Optimizer) -> None:
+        site = self.code.site(f"{type(optimizer).__name__} built")
+        entry, new = self.optimizers.entry(optimizer, site, self.order + 1)
+        if new:
+            self._tick()
+        self.optimizers.read_groups(entry, optimizer.param_groups)
+
+    def _step_begins(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self.tape.phase = "step"
+        self.tape.steps_asked += 1
+        self.tape.last_step_site = self.code.site("step called")
+        entry, new = self.optimizers.entry(optimizer, None, self.order + 1)
+        rates = [rate(group) for group in optimizer.param_groups]
+        self.tape.highest_rate = max([self.tape.highest_rate, *(r for r in rates if r == r)])
+        if (not self.tape.rates or self.tape.rates[-1][1] != rates) and len(self.tape.rates) < 2000:
+            self.tape.rates.append((self.tape.steps + 1, rates))
+        for listener in self.before_step:
+            listener(optimizer)
+        if self._window is not None:
+            self.name_everything()
+            if new:
+                self.optimizers.read_groups(entry, optimizer.param_groups)
+            self.movement.before(optimizer, entry)
+
+    def _step_ended(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self.tape.phase = "between"
+        self.tape.steps += 1
+        entry, _ = self.optimizers.entry(optimizer, None, self.order + 1)
+        entry.steps += 1
+        if self._window is not None:
+            before, delta, moved, norm, skipped = self.movement.after()
+            self._window.steps.append(
+                StepSample(
+                    self.tape.steps,
+                    entry.serial,
+                    self.tape.last_step_site,
+                    [rate(group) for group in optimizer.param_groups],
+                    list(entry.held),
+                    norm,
+                    before,
+                    delta,
+                    moved,
+                    skipped,
+                )
+            )
+            if self.tape.steps >= self.settings.every_step_until:
+                self.movement.dense_window_ended()
+        self._open_window()
+
+    def step_finished(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        """Registered last, unguarded: a horizon stops the run from here."""
+        for listener in self.after_step:
+            listener(optimizer)
+
+    def _watched_scaler_step(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.tape.scaler_asked += 1
+        return original(*args, **kwargs)
+
+    def _watched_scale(self, original: Callable[..., Any], scaler: Any, outputs: Any) -> Any:
+        result = original(scaler, outputs)
+        if isinstance(outputs, Tensor) and isinstance(result, Tensor) and result is not outputs:
+            self._scaled = {id(result): (weakref.ref(result), outputs.detach())}
+        return result
+
+    def _watched_scheduler_step(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        # A subclass that calls its parent's step counts once.
+        if not getattr(self._thread, "in_scheduler", False):
+            self._thread.in_scheduler = True
+            try:
+                if self.tape.steps or self.tape.backwards:
+                    self.tape.scheduler_steps += 1
+                    self.tape.scheduler_site = self.tape.scheduler_site or self.code.site("scheduler stepped")
+                return original(*args, **kwargs)
+            finally:
+                self._thread.in_scheduler = False
+        return original(*args, **kwargs)
+
+
+def _scheduler_classes() -> list[type]:
+    return [
+        value
+        for value in vars(lr_scheduler).values()
+        if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler) and "step" in vars(value)
+    ]
+
+
+def _live(module: nn.Module) -> bool:
+    """Whether the mode matters for this module: dropout that drops, normalisation with statistics of its own."""
+    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        return bool(module.track_running_stats)
+    return float(getattr(module, "p", 0.0)) > 0.0

@@ -1,0 +1,1 @@
+"""The jinja2 templates of what an advisor is shown, and nothing else."""

@@ -1,0 +1,58 @@
+"""Fine-tune a small classifier: load the pretrained features, freeze them, give them a new head.
+
+Run it and the loss stays at 0.6836 for all 300 steps. Nothing raises, gradients arrive, the optimizer steps.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def make_split(rows: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two classes separated by the line x0 + 0.75 * x1 = 0."""
+    x = torch.randn(rows, 2, generator=torch.Generator().manual_seed(seed))
+    return x, (x[:, 0] + 0.75 * x[:, 1] > 0).long()
+
+
+class Classifier(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU())
+        self.head = nn.Linear(32, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.features(x))
+
+
+def accuracy(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> float:
+    with torch.no_grad():
+        return (model(x).argmax(dim=1) == y).float().mean().item()
+
+
+def main() -> None:
+    x, y = make_split(2048, seed=0)
+    x_val, y_val = make_split(512, seed=1)
+
+    torch.manual_seed(42)
+    model = Classifier()
+    model.features.requires_grad_(False)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0)
+
+    # A new task wants a new head.
+    torch.manual_seed(7)
+    model.head = nn.Linear(32, 2)
+
+    for step in range(301):
+        loss = F.cross_entropy(model(x), y)
+        if step % 50 == 0:
+            print(
+                f"step {step:3d}  loss {loss.item():.4f}  "
+                f"train accuracy {accuracy(model, x, y):.4f}  validation accuracy {accuracy(model, x_val, y_val):.4f}"
+            )
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
