@@ -33,6 +33,7 @@ class Guard:
         self._keep = settings.keep
         self._free = tuple({*_FREE, self._scratch, os.path.realpath(settings.keep) + os.sep})
         self._touched: set[str] = set()
+        self._created: tuple[str, ...] = ()
         self._busy = False
         self._events: dict[str, Callable[[tuple[Any, ...]], None]] = {
             "open": self._opened,
@@ -48,6 +49,9 @@ class Guard:
     def install(self) -> None:
         """Start watching this process and every process it forks."""
         sys.addaudithook(self._audit)
+
+    def watch_torch_save(self) -> None:
+        """Call once torch is imported: its writer opens files where no audit event is raised."""
         import torch
 
         original = torch.save
@@ -95,26 +99,34 @@ class Guard:
                 self._break_link(text, truncates)
             return
         real = os.path.realpath(text)
-        if real.startswith(self._free) or real in self._touched or os.path.isdir(real):
+        if self._is_free(real) or real in self._touched:
             return
-        self._touched.add(real)
-        if os.path.exists(real):
+        if os.path.isfile(real):
             self._keep.mkdir(parents=True, exist_ok=True)
             copy = self._keep / str(len(self._touched))
             shutil.copy2(real, copy)
+            self._touched.add(real)
             self._note({"restore": real, "copy": str(copy)})
-        else:
-            self._note({"delete": real})
+        elif not os.path.lexists(real):
+            self._will_create(real)
 
     def _before_create(self, path: Any) -> None:
         real = os.path.realpath(os.fsdecode(path))
-        if not real.startswith(self._free) and real not in self._touched and not os.path.exists(real):
-            self._touched.add(real)
-            self._note({"delete": real})
+        if not self._is_free(real) and real not in self._touched and not os.path.lexists(real):
+            self._will_create(real)
+
+    def _is_free(self, real: str) -> bool:
+        """Whether a path needs no note: in the scratch folder, a device, or below a folder this run made itself."""
+        return (real + os.sep).startswith(self._free) or real.startswith(self._created)
+
+    def _will_create(self, real: str) -> None:
+        self._touched.add(real)
+        self._created = (*self._created, real + os.sep)
+        self._note({"delete": real})
 
     def _tree_removed(self, args: tuple[Any, ...]) -> None:
         real = os.path.realpath(os.fsdecode(args[0]))
-        if not (real + os.sep).startswith(self._free):
+        if not (real + os.sep).startswith((*self._free, *self._created)):
             raise PermissionError(f"weaklink reruns may not delete a folder outside their scratch copy: {real}")
 
     def _break_link(self, link: str, truncates: bool) -> None:

@@ -14,8 +14,8 @@ from weaklink.collector.errors import SubjectError
 from weaklink.collector.evidence import Subject
 
 
-def compile_script(path: Path) -> types.CodeType:
-    """The script's code, by its own encoding.
+def compile_script(path: Path, name: str) -> types.CodeType:
+    """The script's code, by its own encoding. `name` is what the user called it.
 
     Raises:
         SubjectError: The file is missing, unreadable or no Python; names the line of a syntax error.
@@ -24,20 +24,22 @@ def compile_script(path: Path) -> types.CodeType:
         source = path.read_bytes()
     except OSError as error:
         raise SubjectError(
-            f"The script cannot be read: {error.strerror}.", about=str(path), hint="check the path."
+            f"The script cannot be read: {error.strerror}.", about=name, hint="check the path."
         ) from error
     try:
         return compile(source, str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
+        if error.lineno is None:  # a NUL byte: no line to name
+            raise SubjectError(
+                f"The script is no Python source: {error.msg}.", about=name, hint="check the path."
+            ) from error
         raise SubjectError(
             f"The script has a syntax error on line {error.lineno}: {error.msg}.",
-            about=f"{path}:{error.lineno}",
+            about=f"{name}:{error.lineno}",
             hint="run it with `python` first; weaklink diagnoses scripts that run.",
         ) from error
-    except ValueError as error:  # a NUL byte, or a wrong encoding
-        raise SubjectError(
-            f"The script is no Python source: {error}.", about=str(path), hint="check the path."
-        ) from error
+    except ValueError as error:  # a NUL byte, in older Pythons
+        raise SubjectError(f"The script is no Python source: {error}.", about=name, hint="check the path.") from error
 
 
 def run_subject(subject: Subject, folder: Path) -> None:
@@ -54,7 +56,7 @@ def run_subject(subject: Subject, folder: Path) -> None:
         return
     path = Path(subject.name)
     absolute = path if path.is_absolute() else folder / path
-    code = compile_script(absolute)
+    code = compile_script(absolute, subject.name)
     sys.argv = [subject.name, *subject.argv]
     sys.path.insert(0, str(absolute.parent))
     main = types.ModuleType("__main__")

@@ -27,6 +27,7 @@ def preload() -> dict[str, Any]:
 
     with contextlib.suppress(ImportError):
         import torch._dynamo
+    import weaklink.collector.instruments
     import weaklink.collector.run  # noqa: F401
 
     return {"torch": str(torch.__version__), "python": sys.version.split()[0], "schema": EVIDENCE_SCHEMA}

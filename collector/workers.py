@@ -48,10 +48,13 @@ _READ_AT_IMPORT = (
 
 # The user's folder may hold a `torch.py` or a `types.py`: our own start looks into no folder of theirs.
 _BOOT = """
-import sys, json
+import sys
 sys.path[:] = [p for p in sys.path if p]
+import json
+from importlib.util import find_spec
 try:
-    import torch
+    if find_spec("torch") is None:
+        raise ImportError("no torch", name="torch")
     import weaklink.collector.{module} as entry
 except ImportError as error:
     print(json.dumps({{"missing": error.name or str(error), "text": str(error)}}), flush=True)

@@ -9,13 +9,17 @@ import typer
 
 from weaklink.collector.errors import UsageError, WeaklinkError
 
-HELP = """Name the first broken link of a PyTorch run that runs but does not learn, and prove it by one controlled rerun.
+HELP = """Name the first broken link of a PyTorch run that runs but does not learn, and prove it by a controlled rerun.
 
 Exit codes: 0 no divergence; 1 a divergence, a script that raised, a damaged record; 2 wrong usage, or nothing could be
 measured; 3 the advisor failed; 70 a bug of weaklink; 130 interrupted."""
 
 app = typer.Typer(
-    help=HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 Words = Annotated[
@@ -40,6 +44,23 @@ UserCode = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")]
 Incident = Annotated[str, typer.Argument(metavar="INCIDENT", help="Folder of an incident, or its events.jsonl.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"weaklink {version('weaklink')}")
+        raise typer.Exit
+
+
+@app.callback(help=HELP)
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Options of weaklink itself; the help text is the app's."""
 
 
 @app.command()

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class Placebo(Intervention):
-    """Moves one entry of the first trainable parameter to its next representable value, before the first forward."""
+    """Moves one weight to its next representable value, before the first forward.
+
+    The largest entry of the last trainable parameter: nearest to the output, where no dead unit can swallow it.
+    """
 
     name = "placebo"
 
@@ -22,14 +25,19 @@ class Placebo(Intervention):
         watcher.at_first_forward.append(self._nudge)
 
     def _nudge(self, module: nn.Module) -> None:
-        for name, tensor in module.named_parameters():
-            if tensor.requires_grad and tensor.is_floating_point() and tensor.numel():
-                with torch.no_grad():
-                    flat = tensor.detach().flatten()[:1].clone()
-                    nudged = torch.nextafter(flat, torch.full_like(flat, float("inf")))
-                    # Through .data, so that autograd's version counter does not see it.
-                    tensor.data[tuple(0 for _ in tensor.shape)] = nudged[0]
-                self.report.applied = True
-                self.report.changed = [name]
-                self.report.detail = "one unit in the last place on one entry"
-                return
+        trainable = [
+            (name, tensor)
+            for name, tensor in module.named_parameters()
+            if tensor.requires_grad and tensor.is_floating_point() and tensor.numel()
+        ]
+        if not trainable:
+            return
+        name, tensor = trainable[-1]
+        with torch.no_grad():
+            # Through .data, so that autograd's version counter does not see it; by position, for any memory layout.
+            place = torch.unravel_index(tensor.detach().abs().argmax(), tensor.shape)
+            entry = tensor.data[place]
+            tensor.data[place] = torch.nextafter(entry, torch.full_like(entry, float("inf")))
+        self.report.applied = True
+        self.report.changed = [name]
+        self.report.detail = "one unit in the last place on one entry"

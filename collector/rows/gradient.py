@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import math
+from collections.abc import Iterator
 
-from weaklink.collector.evidence import Row
+from weaklink.collector.evidence import Row, Site
 from weaklink.collector.rows.observation import Observation, names
 from weaklink.collector.watch.parameters import ParameterEntry
+from weaklink.collector.watch.tape import Window
 
-# Windows that must agree before "always" is said of a gradient.
+# Pairs of steps, and windows, that must agree before "always" is said of a gradient.
+CONSUMPTIONS_FOR_ALWAYS = 2
 WINDOWS_FOR_ALWAYS = 5
 
 
@@ -40,31 +42,22 @@ def rows(run: Observation) -> list[Row]:
 
 
 def _pre_existing(run: Observation) -> Row:
-    """Gradients that an optimizer consumed and nobody cleared are added to the next ones."""
-    pairs, stale = 0, []
-    windows = run.tape.windows
-    for earlier, later in itertools.pairwise(windows):
-        if later.step != earlier.step + 1 or not earlier.steps or not later.backwards:
-            continue
-        consumed = {serial for step in earlier.steps for serial in step.consumed}
-        had = {s for b in earlier.backwards for s, (state, _) in b.gradients.items() if state == "nonzero"}
-        pairs += 1
-        kept = consumed & had & set(later.backwards[0].left_over)
-        if kept and kept == consumed & had:
-            stale.append(later)
+    """Gradients that an optimizer consumed and nobody cleared before it consumes them again."""
+    pairs = list(_consumptions(run))
+    kept = [(site, step) for site, step, was_kept in pairs if was_kept]
     first = next(run.backwards, None)
     before = len(first.left_over) if first else 0
     never_consumed = len([e for e in run.unowned() if any(e.serial in b.left_over for b in run.backwards)])
-    if pairs >= 2 and len(stale) == pairs:
-        sites = [stale[0].backwards[0].site, run.tape.last_step_site]
+    if len(pairs) >= CONSUMPTIONS_FOR_ALWAYS and len(kept) == len(pairs):
+        sites = [kept[0][0], run.tape.last_step_site]
         return Row(
             id="GRADIENT/pre_existing",
             status="fail",
             basis="exact",
-            text=f"in {pairs} of {pairs} sampled steps backward added to gradients that had just been consumed",
-            values={"pre_existing": before, "never_cleared": pairs},
+            text=f"before {len(pairs)} of {len(pairs)} sampled steps backward added to gradients already consumed",
+            values={"pre_existing": before, "never_cleared": len(pairs)},
             where=[site for site in sites if site],
-            step=stale[0].step,
+            step=kept[0][1],
         )
     text = f"{before} before the first backward"
     if never_consumed:
@@ -75,6 +68,35 @@ def _pre_existing(run: Observation) -> Row:
         text=text,
         values={"pre_existing": before, "never_consumed": never_consumed},
     )
+
+
+def _consumptions(run: Observation) -> Iterator[tuple[Site | None, int, bool]]:
+    """For each two consecutive steps of one optimizer: the first backward between them, its step, and whether nothing
+    of what the first step consumed was cleared before the second one.
+
+    By optimizer, and over every backward in between: a generator's loss adds to the critic's gradients too, which the
+    critic's own zero_grad then clears.
+    """
+    windows = run.tape.windows
+    last: dict[int, int] = {}
+    for position, window in enumerate(windows):
+        for sample in window.steps:
+            start = last.get(sample.optimizer)
+            last[sample.optimizer] = position
+            # Between sampled steps that are not neighbours, anything may have been cleared unseen.
+            if start is None or windows[position].step - windows[start].step != position - start:
+                continue
+            between = [backward for later in windows[start + 1 : position + 1] for backward in later.backwards]
+            consumed = _nonzero_consumed(windows[start], sample.optimizer)
+            if between and consumed:
+                kept = all(consumed <= set(backward.left_over) for backward in between)
+                yield between[0].site, windows[start + 1].step, kept
+
+
+def _nonzero_consumed(window: Window, optimizer: int) -> set[int]:
+    consumed = {serial for step in window.steps if step.optimizer == optimizer for serial in step.consumed}
+    nonzero = {s for b in window.backwards for s, (state, _) in b.gradients.items() if state == "nonzero"}
+    return consumed & nonzero
 
 
 def _present(learning: list[ParameterEntry]) -> Row:

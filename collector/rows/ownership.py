@@ -48,7 +48,7 @@ def _owned(run: Observation) -> Row:
             reason="no trainable parameter was reached by a loss",
         )
     missing = run.unowned()
-    proven = [e for e in missing if _proven(run, e)]
+    proven = missing_by_accident(run)
     owned = sum(bool(e.owners) for e in learning)
     text = f"{owned}/{len(learning)} expected parameters are in an optimizer"
     if missing:
@@ -63,6 +63,11 @@ def _owned(run: Observation) -> Row:
         where=_sites(run, proven or missing),
         step=next((w.step for w in run.tape.windows if any(e.serial in w.live for e in missing)), None),
     )
+
+
+def missing_by_accident(run: Observation) -> list[ParameterEntry]:
+    """Unowned learning parameters whose absence from every optimizer is beyond doubt no intent."""
+    return [entry for entry in run.unowned() if _proven(run, entry)]
 
 
 def _proven(run: Observation, entry: ParameterEntry) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from weaklink.collector.evidence import Row, Site
+from weaklink.collector.rows import ownership
 from weaklink.collector.rows.observation import Observation, names
 from weaklink.collector.watch.parameters import ParameterEntry
 from weaklink.collector.watch.tape import StepSample
@@ -127,13 +128,14 @@ def _still_without_excuse(run: Observation, still: list[ParameterEntry], others_
     """Exactly still although every sampled gradient was nonzero.
 
     While other parameters move, an owned one may be still because lr * gradient is below its last place (a bias before
-    a normalisation layer): only one that no optimizer holds has no such excuse.
+    a normalisation layer), and one left out of the optimizer may be meant to be: only one that is missing from it by
+    accident has no such excuse.
     """
     if sum(1 for _ in run.steps) < 2:
         return []
     with_gradient = [e for e in still if e.states and all(state == "nonzero" for state in e.states)]
-    unowned = set(map(id, run.unowned()))
-    return [e for e in with_gradient if not others_move or id(e) in unowned]
+    missing = {entry.serial for entry in ownership.missing_by_accident(run)}
+    return [e for e in with_gradient if not others_move or e.serial in missing]
 
 
 def _step_sites(samples: list[StepSample]) -> list[Site]:

@@ -1,0 +1,46 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Everything lives in .venv; nothing else is touched.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# An editable install in strict mode is a tree of links: a new file needs a new install.
+SOURCES := $(shell find collector agent prompts -name '*.py' -o -name '*.j2' 2>/dev/null | sort)
+
+.PHONY: demo test check unit bench install clean
+
+demo: $(STAMP)
+	@echo '$$ weaklink diagnose replays/stale_head/train.py'
+	@# A divergence is what the demo is there to find: exit code 1 is its success, any other one is not.
+	@code=0; $(BIN)/weaklink diagnose replays/stale_head/train.py || code=$$?; \
+	if [ $$code -ne 1 ]; then echo "demo: expected exit code 1 (a divergence), got $$code" >&2; exit 1; fi
+
+test: check unit
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy -p weaklink.agent -p weaklink.collector
+
+unit: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/diagnose_cost.py
+
+install: $(STAMP)
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMP): $(VENV)/bin/python pyproject.toml constraints.txt $(VENV)/.sources
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]' --config-settings editable_mode=strict
+	@touch $@
+
+# Changes only when a file is added or removed.
+$(VENV)/.sources: $(VENV)/bin/python FORCE
+	@echo '$(SOURCES)' | cmp -s - $@ || echo '$(SOURCES)' > $@
+
+FORCE:
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
