@@ -1,0 +1,240 @@
+"""Verdicts on rows: each way an experiment can end, from the evidence of its reruns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from test_contract import stale_head_evidence
+
+from weaklink.agent.advisors.playbook import Playbook
+from weaklink.agent.proposal import Mechanism, Prediction, Proposal
+from weaklink.agent.verdict import MechanismStatus
+from weaklink.agent.verifier import Reruns, judge, status_of
+from weaklink.collector.evidence import Evidence, InterventionReport, Row, Series
+
+Change = Callable[[Evidence], None]
+
+
+def flat(last: float = 0.683606) -> Evidence:
+    evidence = stale_head_evidence()
+    evidence.losses = Series(index=list(range(1, 51)), value=[0.683606] * 49 + [last])
+    return evidence
+
+
+def replace_row(evidence: Evidence, row_id: str, status: str) -> None:
+    old = evidence.row(row_id)
+    assert old is not None
+    basis = "exact" if status == "fail" else None
+    new = Row.model_validate(old.model_dump() | {"status": status, "basis": basis, "downstream": False})
+    evidence.rows[evidence.rows.index(old)] = new
+
+
+def treated() -> Evidence:
+    """The control with the head owned: it moves, the rows flip, the loss falls, the frozen part stays."""
+    evidence = flat()
+    evidence.losses = Series(index=list(range(1, 51)), value=[0.683606 - 0.005 * n for n in range(50)])
+    evidence.intervention = InterventionReport(name="own_missing_parameters", applied=True, changed=["head.weight"])
+    for record in evidence.parameters:
+        if record.in_model and record.requires_grad:
+            record.owned = record.moved = True
+            record.delta_net = 1.5
+    for row_id in ("OWNERSHIP/owned", "OWNERSHIP/stale", "UPDATE/moved"):
+        replace_row(evidence, row_id, "pass")
+    return evidence
+
+
+def placebo() -> Evidence:
+    evidence = flat(last=0.683606 + 1e-9)
+    evidence.intervention = InterventionReport(name="placebo", applied=True)
+    return evidence
+
+
+@pytest.fixture
+def proposal() -> Proposal:
+    return Playbook().advise(stale_head_evidence(), "", [])
+
+
+def reruns(**changes: Any) -> Reruns:
+    runs: dict[str, Any] = {
+        "observed": flat(),
+        "control": flat(),
+        "control_again": flat(),
+        "placebo": placebo(),
+        "treatment": treated(),
+    }
+    return Reruns(**(runs | changes))
+
+
+def lead(proposal: Proposal, runs: Reruns) -> tuple[MechanismStatus, str]:
+    outcome = judge(proposal, runs).mechanisms[0]
+    return outcome.status, outcome.reason
+
+
+def changed(change: Change, evidence: Evidence | None = None) -> Evidence:
+    evidence = evidence or treated()
+    change(evidence)
+    return evidence
+
+
+def test_supported_when_the_row_flips_everything_held_and_the_rivals_failed(proposal: Proposal) -> None:
+    verdict = judge(proposal, reruns())
+    assert [(m.id, m.status) for m in verdict.mechanisms] == [
+        ("optimizer_holds_old_objects", "supported"),
+        ("rate_wrong", "refuted"),
+        ("frozen_by_accident", "refuted"),
+    ]
+    assert verdict.controls_agree
+    assert verdict.observed_prefix_agrees
+    assert status_of(verdict, proposal).model_dump() == {
+        "cause": "supported",
+        "action": "proposed",
+        "recovery": "not attempted",
+    }
+
+
+def test_a_better_loss_alone_supports_nothing(proposal: Proposal) -> None:
+    run = flat()
+    run.losses = treated().losses
+    run.intervention = treated().intervention
+    status, reason = lead(proposal, reruns(treatment=run))
+    assert status == "refuted"
+    assert "OWNERSHIP/owned stays" in reason
+
+
+def test_refuted_when_the_predicted_row_does_not_follow(proposal: Proposal) -> None:
+    """The optimizer holds the head now and still nothing moves: a rate of zero looks like this."""
+
+    def still(evidence: Evidence) -> None:
+        replace_row(evidence, "UPDATE/moved", "fail")
+        evidence.losses = flat().losses
+        for record in evidence.parameters:
+            record.moved, record.delta_net = False, 0.0 if record.in_model else None
+
+    verdict = judge(proposal, reruns(treatment=changed(still)))
+    assert [(m.id, m.status) for m in verdict.mechanisms] == [
+        ("optimizer_holds_old_objects", "refuted"),
+        ("rate_wrong", "inconclusive"),
+        ("frozen_by_accident", "refuted"),
+    ]
+    assert status_of(verdict, proposal).cause == "refuted"
+    assert status_of(verdict, proposal).action == "none"
+
+
+def test_refuted_when_a_rival_was_right_about_the_loss(proposal: Proposal) -> None:
+    def same_loss(evidence: Evidence) -> None:
+        evidence.losses = flat().losses
+
+    verdict = judge(proposal, reruns(treatment=changed(same_loss)))
+    assert [(m.id, m.status) for m in verdict.mechanisms] == [
+        ("optimizer_holds_old_objects", "refuted"),
+        ("rate_wrong", "refuted"),
+        ("frozen_by_accident", "inconclusive"),
+    ]
+
+
+def test_a_rival_is_never_supported_by_anothers_experiment(proposal: Proposal) -> None:
+    for treatment in (treated(), flat(), changed(lambda e: setattr(e, "losses", flat().losses))):
+        rivals = judge(proposal, reruns(treatment=treatment)).mechanisms[1:]
+        assert all(outcome.status != "supported" for outcome in rivals)
+
+
+def test_void_when_something_changed_that_had_to_stay(proposal: Proposal) -> None:
+    def frozen_part_moves(evidence: Evidence) -> None:
+        evidence.parameters[0].delta_net = 1e-12
+
+    status, reason = lead(proposal, reruns(treatment=changed(frozen_part_moves)))
+    assert status == "void"
+    assert "delta.net[features.*]" in reason
+
+
+def test_not_applicable_when_nothing_was_changed(proposal: Proposal) -> None:
+    def nothing(evidence: Evidence) -> None:
+        assert evidence.intervention is not None
+        evidence.intervention.applied = False
+
+    verdict = judge(proposal, reruns(treatment=changed(nothing)))
+    assert {m.status for m in verdict.mechanisms} == {"not_applicable"}
+    assert {p.status for p in verdict.predictions} == {"not_measured"}
+
+
+@pytest.mark.parametrize("lost", ["control", "control_again", "treatment"])
+def test_inconclusive_when_a_rerun_left_nothing(proposal: Proposal, lost: str) -> None:
+    verdict = judge(proposal, reruns(**{lost: None}))
+    assert {m.status for m in verdict.mechanisms} == {"inconclusive"}
+
+
+@pytest.mark.parametrize("ended", ["raised", "killed", "deadline"])
+def test_inconclusive_when_only_the_treated_rerun_broke_off(proposal: Proposal, ended: str) -> None:
+    status, reason = lead(proposal, reruns(treatment=changed(lambda e: setattr(e.outcome, "ended", ended))))
+    assert status == "inconclusive"
+    assert ended in reason
+
+
+def test_the_same_deadline_for_control_and_treatment_is_no_difference(proposal: Proposal) -> None:
+    runs = {
+        role: changed(lambda e: setattr(e.outcome, "ended", "deadline"), evidence)
+        for role, evidence in (("control", flat()), ("control_again", flat()), ("treatment", treated()))
+    }
+    assert lead(proposal, reruns(**runs))[0] == "supported"
+
+
+def test_a_missing_placebo_leaves_the_floor_of_the_controls(proposal: Proposal) -> None:
+    verdict = judge(proposal, reruns(placebo=None))
+    assert verdict.mechanisms[0].status == "supported"
+    assert next(p.floor for p in verdict.predictions if p.measurement == "loss.last") == 0.0
+
+
+@pytest.mark.parametrize(("drift", "held"), [(0.0005, True), (0.05, False)])
+def test_a_change_must_exceed_ten_times_the_floor(proposal: Proposal, drift: float, held: bool) -> None:
+    """The treated mean of the last ten losses lies 0.22 below the control's."""
+    moving = flat()
+    moving.losses = Series(index=moving.losses.index, value=[v + drift for v in moving.losses.value])
+    verdict = judge(proposal, reruns(placebo=moving))
+    outcome = next(p for p in verdict.predictions if p.measurement == "loss.last")
+    assert outcome.floor == pytest.approx(drift)
+    assert (outcome.status == "held") is held
+
+
+def test_controls_that_differ_are_named_and_judged_within_their_spread(proposal: Proposal) -> None:
+    noisy = flat()
+    noisy.losses = Series(index=noisy.losses.index, value=[v + 1e-6 for v in noisy.losses.value])
+    verdict = judge(proposal, reruns(control_again=noisy, placebo=None))
+    assert not verdict.controls_agree
+    assert set(verdict.nondeterminism) == {"loss.first", "loss.last"}
+    assert next(s.equal for s in verdict.stays if s.measurement == "loss.first") is True
+    assert verdict.mechanisms[0].status == "supported"
+
+
+def test_a_hash_that_varies_by_itself_is_not_measured(proposal: Proposal) -> None:
+    noisy = flat()
+    noisy.fingerprint.outputs = "f" * 64
+    verdict = judge(proposal, reruns(control_again=noisy))
+    assert verdict.nondeterminism == ["output.first"]
+    outcome = next(p for p in verdict.predictions if p.measurement == "output.first")
+    assert outcome.status == "not_measured"
+    assert verdict.mechanisms[0].status == "inconclusive"
+
+
+def test_an_observed_run_that_began_otherwise_is_told(proposal: Proposal) -> None:
+    other = flat()
+    other.losses = Series(index=other.losses.index, value=[0.7, *other.losses.value[1:]])
+    assert judge(proposal, reruns(observed=other)).observed_prefix_agrees is False
+
+
+def test_a_loss_that_turns_nan_did_not_fall(proposal: Proposal) -> None:
+    def explode(evidence: Evidence) -> None:
+        evidence.losses.value[-1] = float("nan")
+
+    outcomes = judge(proposal, reruns(treatment=changed(explode))).predictions
+    assert next(p.status for p in outcomes if p.measurement == "loss.last") == "failed"
+
+
+def test_mechanisms_that_agree_leave_the_lead_inconclusive(proposal: Proposal) -> None:
+    twin = Mechanism(id="other", boundary="OWNERSHIP", explanation="says the same", predictions=[])
+    twin.predictions = [Prediction.model_validate(p.model_dump()) for p in proposal.mechanisms[0].predictions]
+    proposal.mechanisms = [proposal.mechanisms[0], twin]
+    status, reason = lead(proposal, reruns())
+    assert status == "inconclusive"
+    assert "other" in reason
