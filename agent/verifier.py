@@ -281,12 +281,14 @@ def _diverges(row: Row | None) -> bool:
 
 
 def _prefix_agrees(observed: Evidence, control: Evidence) -> bool | None:
-    """Whether the control's losses are, bit for bit, the beginning of the observed run's."""
-    count = len(control.losses.value)
-    ours, theirs = observed.losses, control.losses
-    if not count or ours.index[:count] != theirs.index:
-        return None
-    return all(_equal(a, b) for a, b in zip(ours.value[:count], theirs.value, strict=True))
+    """Whether observed run and control have the same losses, bit for bit, for as long as both went."""
+    both = dict(zip(observed.losses.index, observed.losses.value, strict=True))
+    pairs = [
+        (both[index], value)
+        for index, value in zip(control.losses.index, control.losses.value, strict=True)
+        if index in both
+    ]
+    return all(_equal(a, b) for a, b in pairs) if pairs else None
 
 
 def _list(keys: list[str]) -> str:

@@ -110,7 +110,7 @@ def environment(job: Job) -> Environment:
     """Versions, devices, threads and pins of this process."""
     pins = job.pins
     devices = ["cpu"]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         devices += [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return Environment(
         torch=str(torch.__version__),

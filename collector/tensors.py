@@ -54,7 +54,7 @@ def _norms_of_one_kind(tensors: list[Tensor]) -> list[float]:
     with torch.no_grad():
         foreach = getattr(torch, "_foreach_norm", None)  # no public name in any release up to 2.13
         results = foreach(tensors) if foreach is not None else [torch.linalg.vector_norm(t) for t in tensors]
-        return [float(value) for value in torch.stack([result.real for result in results]).double().tolist()]
+        return [float(value) for value in torch.stack([result.real for result in results]).cpu().double().tolist()]
 
 
 def nonfinite(tensors: Sequence[Tensor]) -> list[bool]:

@@ -91,7 +91,8 @@ class Workers:
         self.about: dict[str, Any] = {}
         self._server: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
-        self._can_fork = hasattr(os, "fork") and hasattr(socket, "send_fds")
+        # On macOS a fork of a process that has loaded its frameworks may crash; Windows has none. Both take fresh ones.
+        self._can_fork = sys.platform.startswith("linux") and hasattr(socket, "send_fds")
 
     def start(self) -> None:
         """Start the server; returns at once. The first `run` waits for it.

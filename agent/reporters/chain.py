@@ -14,17 +14,30 @@ Kind = Literal["pass", "fail", "suspected", "evidence", "not_measured", "withdra
 FIRST_DIVERGENCE = "<-- FIRST DIVERGENCE"
 SUSPECTED_HERE = "<-- SUSPECTED HERE"
 QUESTION = "<-- QUESTION"
+DOWNSTREAM = "(downstream)"
+WITHDRAWN = "(the rerun did not confirm it)"
+WORDS: dict[Status, str] = {
+    "pass": "ok",
+    "fail": "FAIL",
+    "suspected": "SUSPECTED",
+    "evidence": "",
+    "not_measured": "-",
+}
 
 
 @dataclass(frozen=True)
 class ChainLine:
-    """One line of the table. `section` is empty except on a boundary's first line; `note` points or explains."""
+    """One line of the table. `section` is empty except on a boundary's first line.
+
+    `word` is the status in a word (empty for evidence, "-" for not measured), `note` what the line means for the
+    diagnosis. Both come from fixed lists: nothing of the user's stands there.
+    """
 
     boundary: str
     section: str
     label: str
+    word: str
     text: str
-    mark: str
     note: str
     kind: Kind
     first: bool = False
@@ -74,6 +87,14 @@ def headline(evidence: Evidence) -> tuple[str, str]:
     return evidence.subject.command, f"{plural(outcome.steps, 'step')}, {_ended(outcome)}"
 
 
+def remarks(evidence: Evidence) -> list[str]:
+    """What to know before reading the chain: why the run ended as it did, and what weaklink itself could not do."""
+    found = [evidence.outcome.note] if evidence.outcome.note else []
+    if evidence.problems:
+        found.append(f"{plural(len(evidence.problems), 'problem')} of weaklink's own while observing")
+    return found
+
+
 def _line(row: Row, reading: Reading, section: str) -> ChainLine:
     divergence = reading.divergence
     first = divergence is not None and row.id == divergence.id
@@ -85,33 +106,24 @@ def _line(row: Row, reading: Reading, section: str) -> ChainLine:
         boundary=row.boundary,
         section=section,
         label=row.label,
+        word="withdrawn" if withdrawn else WORDS[row.status],
         text=text,
-        mark="SUSPECTED" if withdrawn else _mark(row),
         note=_note(row, reading, first, withdrawn, section),
         kind="withdrawn" if withdrawn else row.status,
         first=first,
     )
 
 
-def _mark(row: Row) -> str:
-    words: dict[Status, str] = {
-        "pass": "ok",
-        "fail": f"FAIL {row.basis}",
-        "suspected": "SUSPECTED",
-        "evidence": "",
-        "not_measured": "",
-    }
-    return words[row.status]
-
-
 def _note(row: Row, reading: Reading, first: bool, withdrawn: bool, section: str) -> str:
     if withdrawn:
-        return "withdrawn"
+        return WITHDRAWN
     if first:
-        return FIRST_DIVERGENCE if row.status == "fail" else SUSPECTED_HERE
+        return f"{FIRST_DIVERGENCE} ({row.basis})" if row.status == "fail" else SUSPECTED_HERE
     if reading.question is not None and reading.question in (row.id, section):
         return QUESTION
-    return "downstream" if row.downstream else ""
+    if row.downstream:
+        return DOWNSTREAM
+    return f"({row.basis})" if row.basis else ""
 
 
 def _nothing(boundary: str) -> Row:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weaklink.agent.proposal import Mechanism, Proposal
-from weaklink.agent.reporters.blocks import Block, Bullets, Facts, Heading, Paragraph, Section, Table
+from weaklink.agent.reporters.blocks import Block, Bullets, Facts, Paragraph, Section
 from weaklink.agent.reporters.chain import not_measured
 from weaklink.agent.reporters.next_step import next_step
 from weaklink.agent.reporters.outcome import predictions, verdict
@@ -15,7 +15,6 @@ from weaklink.agent.reporters.reading import (
     mechanisms,
     place,
     sites,
-    status_of,
     withdrawn_row,
 )
 from weaklink.agent.reporters.text import plural, value_text
@@ -30,10 +29,9 @@ def sections(incident: IncidentView) -> list[Section]:
         meaning(incident),
         where(incident),
         experiment(incident),
-        frozen(incident),
         predictions(incident),
         verdict(incident),
-        status(incident),
+        frozen(incident),
         notes(incident),
         next_step(incident),
     ]
@@ -45,7 +43,7 @@ def result(incident: IncidentView) -> list[str]:
     evidence = incident.evidence
     if evidence is None:
         return ["Nothing was observed: the diagnosis ended before there was any evidence."]
-    return [*_raised(evidence), *_divergence(incident, evidence)]
+    return [*_raised(evidence), *_cut_short(evidence), *_divergence(incident, evidence)]
 
 
 def question(incident: IncidentView) -> Section | None:
@@ -67,19 +65,18 @@ def meaning(incident: IncidentView) -> Section | None:
     lead = lead_mechanism(incident)
     if lead is None:
         return _no_mechanism(incident)
-    blocks: list[Block] = [
-        Paragraph(lead.explanation),
-        Facts(
-            (
-                ("mechanism", f"{lead.id} ({_words(mechanism_status(incident, lead))})"),
-                ("said by", said_by(incident)),
-            )
-        ),
+    state = mechanism_status(incident, lead)
+    if state == "refuted":
+        # Nothing that was tested and failed is told as the meaning.
+        rows = [("said by", said_by(incident)), *_considered(incident, mechanisms(incident), "considered")]
+        return Section("What it means", (Paragraph("The first explanation did not hold."), Facts(tuple(rows))))
+    rows = [
+        ("mechanism", f"{lead.id} ({_words(state)})"),
+        ("said by", said_by(incident)),
+        *_considered(incident, mechanisms(incident)[1:], "rival"),
     ]
-    others = mechanisms(incident)[1:]
-    if others:
-        blocks += [Heading("Also considered"), _candidates(incident, others)]
-    return Section("What it means", tuple(blocks))
+    title = "What it means" if state == "supported" else "It may mean"
+    return Section(title, (Paragraph(lead.explanation), Facts(tuple(rows))))
 
 
 def where(incident: IncidentView) -> Section | None:
@@ -117,25 +114,15 @@ def frozen(incident: IncidentView) -> Section | None:
     if incident.frozen is None:
         return None
     digests = Facts((("claim", incident.frozen.claim_sha256), ("context", incident.frozen.context_sha256)))
-    advice = (
-        "Frozen before the first rerun started. Keep the claim hash elsewhere (a commit, a message): a record that is "
-        "rewritten whole agrees with itself, and only a hash kept apart shows it."
-    )
+    advice = "Frozen before any rerun. Keep the claim hash elsewhere: it shows a rewritten record."
     return Section("Frozen", (digests, Paragraph(advice)))
-
-
-def status(incident: IncidentView) -> Section:
-    """Cause, action and recovery: three results, never one."""
-    now = status_of(incident)
-    return Section("Status", (Paragraph(f"cause {now.cause}, action {now.action}, recovery {now.recovery}"),))
 
 
 def notes(incident: IncidentView) -> Section | None:
     """Corrections, and everything that went wrong on the way."""
     items = [f"amendment to event {item.of}: {item.text}" for item in incident.amendments]
     if incident.evidence is not None:
-        items += [f"while observing: {problem}" for problem in incident.evidence.problems]
-        items += [incident.evidence.outcome.note] if incident.evidence.outcome.note else []
+        items += [f"weaklink's own problem while observing: {problem}" for problem in incident.evidence.problems]
     items += [f"rerun {rerun.role}: {rerun.problem}" for rerun in incident.reruns if rerun.problem]
     damage: str | None = getattr(incident, "damage", None)
     if damage is not None:
@@ -163,12 +150,23 @@ def _raised(evidence: Evidence) -> list[str]:
     return [f"The script raised {raised.type}{at}: {raised.message}"]
 
 
+def _cut_short(evidence: Evidence) -> list[str]:
+    if evidence.outcome.ended not in ("deadline", "interrupted", "killed"):
+        return []
+    return ["The run did not get to its end; the chain shows what had been measured by then."]
+
+
 def _divergence(incident: IncidentView, evidence: Evidence) -> list[str]:
     row = effective_divergence(incident)
     if row is not None and row.status == "fail":
         return [f"First divergence: {row.id} fails ({row.basis}): {_sentence(row.text)}"]
     if row is not None:
-        return [f"Suspected, not established: {row.id}: {_sentence(row.text)} A control run has to settle it."]
+        open_end = (
+            "Only a controlled experiment can settle it."
+            if incident.verdict is None
+            else "The experiment did not settle it."
+        )
+        return [f"No row fails. {row.id} is suspected, not proven: {_sentence(row.text)} {open_end}"]
     return [_no_row_fails(incident), _worth(evidence)]
 
 
@@ -217,9 +215,8 @@ def _no_mechanism(incident: IncidentView) -> Section | None:
     return Section("What it means", blocks)
 
 
-def _candidates(incident: IncidentView, others: list[Mechanism]) -> Table:
-    rows = tuple((item.id, _words(mechanism_status(incident, item)), item.explanation) for item in others)
-    return Table(("mechanism", "status", "explanation"), rows)
+def _considered(incident: IncidentView, others: list[Mechanism], name: str) -> list[tuple[str, str]]:
+    return [(name, f"{item.id} ({_words(mechanism_status(incident, item))}): {item.explanation}") for item in others]
 
 
 def _words(status: str) -> str:

@@ -13,14 +13,14 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from weaklink.agent.reporters.chain import chain_lines, headline, reading_of
+from weaklink.agent.reporters.chain import chain_lines, headline, reading_of, remarks
 from weaklink.agent.reporters.content import result, sections
 from weaklink.agent.reporters.curves import curves
 from weaklink.agent.reporters.limits import limits
 from weaklink.agent.reporters.outcome import stay_table
 from weaklink.agent.reporters.reading import digest_facts, status_of
 from weaklink.agent.reporters.svg import gap_notes, loss_figure
-from weaklink.agent.reporters.text import PROSE_LIMIT, printable, printable_lines
+from weaklink.agent.reporters.text import PROSE_LIMIT, is_digest, printable, printable_lines
 from weaklink.agent.reporters.view import IncidentView
 from weaklink.collector.evidence import Environment as RunEnvironment
 
@@ -39,6 +39,7 @@ def render_html(incident: IncidentView) -> str:
             subject=incident.opened.subject.command,
             ended=headline(incident.evidence)[1] if incident.evidence else "",
             result=result(incident),
+            remarks=remarks(incident.evidence) if incident.evidence else [],
             status=status_of(incident),
             tone=next((line.kind for line in lines if line.first), "clean"),
             chain=[(boundary, list(group)) for boundary, group in groupby(lines, key=lambda line: line.boundary)],
@@ -48,7 +49,7 @@ def render_html(incident: IncidentView) -> str:
             gaps=gap_notes(drawn),
             sections=sections(incident),
             environment=_environment(incident.evidence.environment) if incident.evidence else [],
-            digests=digest_facts(incident),
+            digests=[(name, value) for name, value in digest_facts(incident) if value],
             limits=limits(incident),
         )
     )
@@ -65,6 +66,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["block"] = _block_text
+    environment.filters["is_digest"] = is_digest
     environment.filters["kind"] = lambda block: type(block).__name__
     return environment
 

@@ -35,14 +35,18 @@ def wrap(text: str, width: int) -> list[str]:
     return [*lines, current]
 
 
-def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Rows in aligned columns within `width`; cells that do not fit wrap under their own column."""
-    widths = fit([max(cells(row[column]) for row in rows) for column in range(len(rows[0]))], width)
-    return [line for row in rows for line in beside(row, widths)]
+def column_widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Column widths with which these rows fit into `width`. The first row is the head, and wraps before the others."""
+    head, *body = rows
+    wanted = [max(map(cells, column)) for column in zip(*rows, strict=True)]
+    if body and sum(wanted) + GAP * (len(wanted) - 1) > width:
+        words = [max(map(cells, title.split(" "))) for title in head]
+        wanted = [max(word, *map(cells, column)) for word, *column in zip(words, *body, strict=True)]
+    return fit(wanted, width)
 
 
 def beside(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """One row of a table, as many lines as its tallest cell."""
+    """One row of a table, as many lines as its tallest cell; text that does not fit wraps under its own column."""
     columns = [wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
     height = max(map(len, columns))
     lines = []

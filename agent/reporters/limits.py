@@ -17,7 +17,7 @@ ALWAYS = (
 
 def limits(incident: IncidentView) -> list[str]:
     """What this incident leaves open, one sentence each."""
-    return [*_evidence(incident), *_rerun(incident), *_recovery(incident), *ALWAYS]
+    return [*_evidence(incident), *_rerun(incident), *_repair(incident), *ALWAYS]
 
 
 def _evidence(incident: IncidentView) -> list[str]:
@@ -38,7 +38,7 @@ def _rerun(incident: IncidentView) -> list[str]:
     return ["Cause: that no other cause is present. The rerun decided between the mechanisms named here, no others."]
 
 
-def _recovery(incident: IncidentView) -> list[str]:
+def _repair(incident: IncidentView) -> list[str]:
     if status_of(incident).recovery != "not attempted":
         return []
-    return ["Recovery: none was attempted. A treated rerun tests a cause; it is not a repaired script."]
+    return ["Repair: that a repaired script learns. A treated rerun tests a cause; it is not the repaired script."]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from weaklink.agent.reporters.blocks import Block, Bullets, Command, Facts, Heading, Paragraph, Section
-from weaklink.agent.reporters.chain import ChainLine, chain_lines, headline, reading_of
+from weaklink.agent.reporters.chain import ChainLine, chain_lines, headline, reading_of, remarks
 from weaklink.agent.reporters.content import result, sections
 from weaklink.agent.reporters.limits import limits
 from weaklink.agent.reporters.reading import digest_facts
@@ -24,8 +24,9 @@ def render_markdown(incident: IncidentView) -> str:
     parts += [paragraph(text) for text in result(incident)]
     if incident.evidence is not None:
         lines = chain_lines(incident.evidence, reading_of(incident))
-        head = ("Section", "Row", "Evidence", "Status")
-        parts += ["## Learning chain", _table(head, [_chain_row(line) for line in lines])]
+        head = ("Section", "Row", "Status", "Evidence")
+        parts += ["## Learning chain", *(paragraph(text) for text in remarks(incident.evidence))]
+        parts.append(_table(head, [_chain_row(line) for line in lines]))
     for section in sections(incident):
         parts += _section(section)
     parts += _section(Section("What this does not prove", (Bullets(tuple(limits(incident))),)))
@@ -56,10 +57,11 @@ def _title(incident: IncidentView) -> str:
 
 
 def _chain_row(line: ChainLine) -> tuple[str, ...]:
-    status = ", ".join(part for part in (line.mark, line.note.removeprefix("<-- ")) if part)
     section = f"**{line.section}**" if line.section else ""
-    status = f"**{escaped(status)}**" if line.first else escaped(status)
-    return (section, escaped(line.label), escaped(line.text), status)
+    word, note = escaped(line.word), escaped(line.note)
+    if line.note.startswith("<-- "):
+        word, note = f"**{word}**" if word else "", f"**{note}**"
+    return (section, escaped(line.label), word, " ".join(part for part in (escaped(line.text), note) if part))
 
 
 def _section(section: Section) -> list[str]:

@@ -1,4 +1,4 @@
-"""The one thing to do next."""
+"""What to do next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weaklink.collector.evidence import Subject
 
 
 def next_step(incident: IncidentView) -> Section:
-    """One sentence, and one command where there is one."""
+    """What to do next, with the command for it; after a verdict also how to hand the record on."""
     folder = shlex.quote(str(incident.folder))
     return Section("Next", _step(incident, folder))
 
@@ -25,19 +25,20 @@ def diagnose_command(subject: Subject) -> str:
 def _step(incident: IncidentView, folder: str) -> tuple[Block, ...]:
     again = Command(diagnose_command(incident.opened.subject))
     proposal = incident.proposal
-    if incident.evidence is None or (proposal is None and not incident.answered and incident.closed is None):
+    evidence = incident.evidence
+    if evidence is not None and evidence.outcome.raised is not None and effective_divergence(incident) is None:
+        return (Paragraph("The exception comes first. With it mended, diagnose again:"), again)
+    if evidence is None or (proposal is None and not incident.answered):
         return (Paragraph("The diagnosis did not get to its end; run it again:"), again)
     if proposal is not None and proposal.outcome == "ask_operator":
         return (Paragraph("The answer decides. With the script as it was meant, diagnose again:"), again)
     if incident.frozen is not None and incident.verdict is None:
         return (Paragraph("The predictions are frozen and no rerun has tested them yet:"), _verify(folder))
     if _supported(incident):
-        return (*_repair(incident), again)
-    if effective_divergence(incident) is None and incident.evidence.outcome.raised is not None:
-        return (Paragraph("The exception comes first. With it mended, diagnose again:"), again)
+        return (*_repair(incident), again, *_hand_on(folder))
     if effective_divergence(incident) is None:
         return (Paragraph("Nothing here asks for a repair. To read this again:"), _show(folder))
-    return (Paragraph("To read this again:"), _show(folder))
+    return (Paragraph("The cause is open. To read this again:"), _show(folder), *_hand_on(folder))
 
 
 def _supported(incident: IncidentView) -> bool:
@@ -47,8 +48,14 @@ def _supported(incident: IncidentView) -> bool:
 
 def _repair(incident: IncidentView) -> tuple[Block, ...]:
     repair = incident.proposal.repair if incident.proposal is not None else None
-    text = f"Repair proposed ({repair.kind}): {repair.text}" if repair is not None else "Repair the script."
+    if repair is None:
+        return (Paragraph("No repair was proposed. With the script mended, diagnose again:"),)
+    text = f"Repair proposed ({repair.kind.replace('_', ' ')}): {repair.text}"
     return (Paragraph(text), Paragraph("With the repair made, diagnose again:"))
+
+
+def _hand_on(folder: str) -> tuple[Block, ...]:
+    return (Paragraph("To hand the record on:"), Command(f"weaklink export {folder} --format html"))
 
 
 def _verify(folder: str) -> Command:

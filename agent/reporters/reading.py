@@ -119,7 +119,7 @@ def outcomes(incident: IncidentView, mechanism: Mechanism) -> list[PredictionOut
             expect=item.expect,
             expected_value=item.value,
             status="not_measured",
-            reason="no rerun has measured it",
+            reason="no rerun has tested it",
         )
         for item in mechanism.predictions
     ]

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 
 from weaklink.agent.reporters.blocks import Block, Bullets, Command, Facts, Heading, Paragraph, Section, Table
-from weaklink.agent.reporters.chain import ChainLine, Kind, Reading, chain_lines, headline, reading_of
+from weaklink.agent.reporters.chain import ChainLine, Kind, Reading, chain_lines, headline, reading_of, remarks
 from weaklink.agent.reporters.content import result, sections
-from weaklink.agent.reporters.layout import GAP, cells, pad, table, wrap
-from weaklink.agent.reporters.text import PROSE_LIMIT, printable
+from weaklink.agent.reporters.layout import GAP, beside, cells, column_widths, pad, wrap
+from weaklink.agent.reporters.text import PROSE_LIMIT, is_digest, printable
 from weaklink.agent.reporters.view import IncidentView
 from weaklink.collector.evidence import Evidence
 
 MIN_WIDTH = 40
-MIN_TEXT = 30
+MIN_TEXT = 40
 SECTION_WIDTH = 12
 LABEL_LIMIT = 20
 TERM_LIMIT = 28
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+# From this width on a section's title stands beside its text, as a boundary does in the chain; below it, above.
+BESIDE_WIDTH = 90
+TITLE_WIDTH = 15
 RESET, BOLD = "\x1b[0m", "\x1b[1m"
 COLORS: dict[Kind, str] = {
     "pass": "\x1b[32m",
@@ -41,7 +43,8 @@ def render_incident(incident: IncidentView, width: int = 100, color: bool = Fals
     if incident.evidence is not None:
         parts.append(_chain(incident.evidence, reading_of(incident), width, color))
     parts.append("\n".join(line for text in result(incident) for line in wrap(printable(text, PROSE_LIMIT), width)))
-    parts += [_section(section, width, color) for section in sections(incident)]
+    gap = "\n" if width >= BESIDE_WIDTH else "\n\n"
+    parts.append(gap.join(_section(section, width, color) for section in sections(incident)))
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
@@ -49,49 +52,89 @@ def _chain(evidence: Evidence, reading: Reading | None, width: int, color: bool)
     lines = chain_lines(evidence, reading)
     command, ended = headline(evidence)
     title = wrap(f"LEARNING CHAIN  {printable(command)}  ({printable(ended)})", width)
-    label_width = min(LABEL_LIMIT, max(cells(printable(line.label)) for line in lines)) + GAP
-    mark_width = max(cells(_mark(line)) for line in lines)
-    text_width = width - SECTION_WIDTH - label_width - GAP - mark_width
-    body: list[str] = []
-    for line in lines:
-        body += _row(line, label_width, text_width, width, color)
-    return "\n".join([*(_paint(part, BOLD, color) for part in title), "", *body]) + "\n"
+    notes = [line for text in remarks(evidence) for line in _hanging("  ", printable(text, PROSE_LIMIT), width)]
+    columns = _Columns(lines, width)
+    body = [row for line in lines for row in columns.show(line, color)]
+    return "\n".join([*(_paint(part, BOLD, color) for part in title), *notes, "", *body]) + "\n"
 
 
-def _row(line: ChainLine, label_width: int, text_width: int, width: int, color: bool) -> list[str]:
-    mark, text, ink = _mark(line), printable(line.text, PROSE_LIMIT), ""
-    if not mark or text_width < MIN_TEXT:
-        # Nothing to put beside the text, or no room for it: the text takes the rest of the line.
-        text = f"{mark}  {text}" if mark else text
-        mark, ink, text_width = "", COLORS[line.kind], max(width - SECTION_WIDTH - label_width, MIN_TEXT // 2)
-    labels, texts = wrap(printable(line.label), label_width - GAP), wrap(text, text_width)
-    rows = []
-    for index in range(max(len(texts), len(labels))):
-        head = pad(line.section if index == 0 else "", SECTION_WIDTH)
-        body = pad(_at(texts, index), text_width)
-        tail = f"  {_paint(mark, COLORS[line.kind], color)}" if mark and index == 0 else ""
-        row = f"{_paint(head, BOLD, color)}{pad(_at(labels, index), label_width)}{_paint(body.rstrip(), ink, color)}"
-        rows.append(row + " " * (cells(body) - cells(body.rstrip())) * bool(tail) + tail)
-    return [row.rstrip() for row in rows]
+class _Columns:
+    """The chain's columns. Where they leave the evidence too little room, boundaries get lines of their own."""
+
+    def __init__(self, lines: list[ChainLine], width: int) -> None:
+        self.label = min(LABEL_LIMIT, max(cells(printable(line.label)) for line in lines)) + GAP
+        self.word = max(cells(line.word) for line in lines) + GAP
+        self.beside = width - SECTION_WIDTH - self.label - self.word >= MIN_TEXT
+        self.section = SECTION_WIDTH if self.beside else GAP
+        self.text = width - self.section - self.label - self.word
+
+    def show(self, line: ChainLine, color: bool) -> list[str]:
+        """One row of the chain, as many lines as it takes."""
+        ink = COLORS[line.kind]
+        labels = wrap(printable(line.label), self.label - GAP)
+        texts = self._texts(line, ink, color)
+        rows = [] if self.beside or not line.section else [_paint(line.section, BOLD, color)]
+        for index in range(max(len(texts), len(labels))):
+            section = line.section if index == 0 and self.beside else ""
+            word = line.word if index == 0 else ""
+            rows.append(
+                _paint(section, BOLD, color)
+                + " " * (self.section - cells(section))
+                + pad(_at(labels, index), self.label)
+                + _paint(word, ink, color)
+                + " " * (self.word - cells(word))
+                + _at(texts, index)
+            )
+        return [row.rstrip() for row in rows]
+
+    def _texts(self, line: ChainLine, ink: str, color: bool) -> list[str]:
+        """The evidence, dim where nothing was measured, with the note behind it or on a line of its own."""
+        texts = wrap(printable(line.text, PROSE_LIMIT), self.text)
+        dim = ink if line.kind in ("not_measured", "withdrawn") else ""
+        shown = [_paint(text, dim, color) for text in texts]
+        notes = [_paint(note, ink, color) for note in wrap(line.note, self.text)] if line.note else []
+        if not notes:
+            return shown
+        gap = 3 if texts[-1] else 0
+        if cells(texts[-1]) + gap + cells(line.note) > self.text:
+            return [*shown, *notes]
+        return [*shown[:-1], shown[-1] + " " * gap + notes[0]]
 
 
 def _at(lines: list[str], index: int) -> str:
     return lines[index] if index < len(lines) else ""
 
 
-def _mark(line: ChainLine) -> str:
-    # Both words come from fixed lists; nothing of the user's stands here.
-    return "   ".join(part for part in (line.mark, line.note) if part)
-
-
 def _section(section: Section, width: int, color: bool) -> str:
-    lines = [_paint(section.title, BOLD, color)]
-    for block in section.blocks:
-        lines += [f"  {line}".rstrip() for line in _block(block, width - 2)]
-    return "\n".join(lines)
+    beside = width >= BESIDE_WIDTH
+    indent = TITLE_WIDTH if beside else GAP
+    lines = [" " * indent + line for line in _blocks(section.blocks, width - indent)]
+    if not beside:
+        return "\n".join([_paint(section.title, BOLD, color), *(line.rstrip() for line in lines)])
+    first, *rest = lines
+    head = _paint(section.title, BOLD, color) + " " * (TITLE_WIDTH - cells(section.title))
+    return "\n".join(line.rstrip() for line in [head + first[indent:], *rest])
 
 
-def _block(block: Block, width: int) -> list[str]:
+def _blocks(blocks: Sequence[Block], width: int) -> list[str]:
+    """All blocks; tables of one head share their columns, and the head is shown once."""
+    tables: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for block in blocks:
+        if isinstance(block, Table):
+            tables.setdefault(block.head, [block.head]).extend(_cells(block))
+    widths = {head: column_widths(rows, width - GAP) for head, rows in tables.items()}
+    lines: list[str] = []
+    for block in blocks:
+        if isinstance(block, Table):
+            rows = [*([block.head] if block.head in tables else []), *_cells(block)]
+            tables.pop(block.head, None)
+            lines += [" " * GAP + line for row in rows for line in beside(row, widths[block.head])]
+        else:
+            lines += _block(block, width)
+    return lines
+
+
+def _block(block: Paragraph | Heading | Command | Bullets | Facts, width: int) -> list[str]:
     if isinstance(block, Paragraph):
         return wrap(printable(block.text, PROSE_LIMIT), width)
     if isinstance(block, Heading):
@@ -101,9 +144,7 @@ def _block(block: Block, width: int) -> list[str]:
         return ["  " + printable(block.text, PROSE_LIMIT)]
     if isinstance(block, Bullets):
         return [line for item in block.items for line in _hanging("- ", printable(item, PROSE_LIMIT), width)]
-    if isinstance(block, Facts):
-        return _facts(block, width)
-    return _table(block, width)
+    return _facts(block, width)
 
 
 def _facts(block: Facts, width: int) -> list[str]:
@@ -112,7 +153,7 @@ def _facts(block: Facts, width: int) -> list[str]:
     lines = []
     for name, (_, value) in zip(names, block.rows, strict=True):
         shown = printable(value, PROSE_LIMIT)
-        if _DIGEST.fullmatch(shown):
+        if is_digest(shown):
             # A digest is there to be copied: wider than the terminal rather than broken.
             lines.append(pad(name, term + GAP) + shown)
         elif cells(name) > term:
@@ -122,14 +163,13 @@ def _facts(block: Facts, width: int) -> list[str]:
     return lines
 
 
-def _table(block: Table, width: int) -> list[str]:
-    rows = [block.head, *(tuple(printable(cell, PROSE_LIMIT) for cell in row) for row in block.rows)]
-    return [f"  {line}" for line in table(rows, width - 2)]
+def _cells(block: Table) -> list[tuple[str, ...]]:
+    return [tuple(printable(cell, PROSE_LIMIT) for cell in row) for row in block.rows]
 
 
 def _hanging(head: str, text: str, width: int) -> list[str]:
     indent = cells(head)
-    first, *rest = wrap(text, max(width - indent, MIN_TEXT // 2))
+    first, *rest = wrap(text, max(width - indent, 15))
     return [head + first, *(" " * indent + line for line in rest)]
 
 

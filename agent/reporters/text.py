@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
+from typing import TYPE_CHECKING
 
-from weaklink.collector.evidence import Value
+if TYPE_CHECKING:
+    # `weaklink check` prints with this module, and must not wait for pydantic.
+    from weaklink.collector.evidence import Value
 
 NAME_LIMIT = 400
 PROSE_LIMIT = 4_000
 BRIEF_LIMIT = 200_000
+DIGEST_DIGITS = 12
 LIST_LIMIT = 8
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -60,11 +66,11 @@ def number(value: float, *, scientific: bool = False) -> str:
 
 
 def value_text(value: Value, *, scientific: bool = False) -> str:
-    """A measured value as one short text. None is shown as "-": no number was taken."""
+    """A measured value as one short text. None is shown as "-" (no value was taken), a SHA-256 by its first digits."""
     if value is None:
         return "-"
     if isinstance(value, str):
-        return value
+        return f"{value[:DIGEST_DIGITS]}…" if is_digest(value) else value
     if isinstance(value, list):
         shown = [item if isinstance(item, str) else number(item, scientific=scientific) for item in value[:LIST_LIMIT]]
         more = len(value) - len(shown)
@@ -72,19 +78,40 @@ def value_text(value: Value, *, scientific: bool = False) -> str:
     return number(value, scientific=scientific)
 
 
+def is_digest(text: str) -> bool:
+    """Whether the text is a whole SHA-256: 64 hexadecimal digits."""
+    return _DIGEST.fullmatch(text) is not None
+
+
 def pair_text(control: Value, treatment: Value, *, scientific: bool = False) -> tuple[str, str]:
-    """Two values side by side; where rounding would make different numbers look equal, all digits are shown."""
+    """Two values side by side; where shortening would make different values look equal, they are shown whole."""
     left = value_text(control, scientific=scientific)
     right = value_text(treatment, scientific=scientific)
-    both_numbers = isinstance(control, (int, float)) and isinstance(treatment, (int, float))
-    if both_numbers and left == right and control != treatment and left != "nan":
-        return repr(control), repr(treatment)
+    if left == right and not _equal(control, treatment):
+        return _whole(control), _whole(treatment)
     return left, right
+
+
+def movement_text(control: Value, treatment: Value, *, scientific: bool = False) -> str:
+    """`0.6836 -> 0.4099`, or `= 0.6836` where the two are the same value."""
+    left, right = pair_text(control, treatment, scientific=scientific)
+    return f"= {left}" if _equal(control, treatment) else f"{left} -> {right}"
 
 
 def plural(count: int, noun: str) -> str:
     """`1 row`, `3 rows`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _equal(control: Value, treatment: Value) -> bool:
+    both_nan = control != control and treatment != treatment
+    return both_nan or (type(control) is type(treatment) and control == treatment)
+
+
+def _whole(value: Value) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_whole, value)) + "]"
+    return value if isinstance(value, str) else repr(value)
 
 
 def _visible(char: str) -> str:

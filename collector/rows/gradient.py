@@ -61,7 +61,7 @@ def _pre_existing(run: Observation) -> Row:
         )
     text = f"{before} before the first backward"
     if never_consumed:
-        text += f"; {never_consumed} gradients pile up that no optimizer consumes"
+        text += f"; {never_consumed} pile up that no optimizer consumes"
     return Row(
         id="GRADIENT/pre_existing",
         status="pass" if not never_consumed else "evidence",

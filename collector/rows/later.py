@@ -13,12 +13,12 @@ def rows(run: Observation) -> list[Row]:
             id="CAPABILITY/tiny_batch",
             status="not_measured",
             text="whether the training system fits a tiny fixed batch",
-            reason="needs a run of its own; an observed run fits nothing extra",
+            reason="needs a run of its own",
         ),
         Row(
             id="EVALUATION/mode_gap",
             status="not_measured",
             text="the same data in train and in eval mode",
-            reason="needs a forward of its own; an observed run makes none",
+            reason="needs a forward of its own",
         ),
     ]

@@ -102,12 +102,12 @@ def _by_hand(backward: BackwardSample | None) -> Row:
     close = math.isclose(loss.by_hand, backward.loss, rel_tol=BY_HAND_RELATIVE["float32"], abs_tol=1e-7)
     example = ""
     if loss.example is not None:
-        example = f"; first example: target {_plain(loss.example['target'])}, loss {loss.example['loss']:.6f}"
+        example = f"; example 0: target {_plain(loss.example['target'])}, loss {loss.example['loss']:.6f}"
     return Row(
         id="OBJECTIVE/by_hand",
         # A loss times a constant, or with a term of its own, differs: that is no contradiction.
         status="pass" if close else "evidence",
-        text=f"{loss.kind}, {loss.reduction}: {loss.by_hand:.6f} by hand, {backward.loss:.6f} reported{example}",
+        text=f"{loss.kind}: {loss.by_hand:.6f} by hand, {backward.loss:.6f} reported{example}",
         values={"by_hand": loss.by_hand, "reported": backward.loss, "reduction": loss.reduction},
     )
 

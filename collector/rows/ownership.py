@@ -50,7 +50,7 @@ def _owned(run: Observation) -> Row:
     missing = run.unowned()
     proven = missing_by_accident(run)
     owned = sum(bool(e.owners) for e in learning)
-    text = f"{owned}/{len(learning)} expected parameters are in an optimizer"
+    text = f"{owned}/{len(learning)} expected parameters in an optimizer"
     if missing:
         text += f"; in none: {names(missing)}"
     status = "pass" if not missing else "fail" if proven else "suspected"
@@ -134,9 +134,9 @@ def _stale(run: Observation) -> Row:
     stale = [e for e in run.parameters if e.serial in held and not e.in_model and e.is_parameter]
     missing = run.unowned()
     replaced = [e for e in stale if any(same_slot(e.path_at_optimizer, m.name) for m in missing)]
-    text = f"{len(stale)} of the {len(held)} tensors in the optimizers belong to no model that was called"
+    text = f"{len(stale)} of {len(held)} tensors in the optimizers are in no model"
     if replaced:
-        text += f"; {len(replaced)} stood where an unowned parameter stands now"
+        text += f"; {len(replaced)} of them were replaced"
     return Row(
         id="OWNERSHIP/stale",
         status="fail" if replaced else "evidence" if stale else "pass",
@@ -180,7 +180,7 @@ def _unregistered(run: Observation) -> Row:
         basis="exact" if loose else None,
         text=f"{len(loose)} parameters that the loss reaches are registered in no model and held by no optimizer"
         if loose
-        else "every parameter the loss reaches is registered in a model or held by an optimizer",
+        else "all parameters that the loss reaches are registered or held",
         values={"unregistered": len(loose)},
         where=where,
         step=1 if loose else None,

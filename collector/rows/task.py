@@ -22,7 +22,7 @@ def rows(run: Observation) -> list[Row]:
             id="TASK/pairing",
             status="not_measured",
             text="whether each target belongs to its input",
-            reason="no rule was declared, and an observed run reads no data of its own",
+            reason="no rule was declared",
         ),
     ]
 
@@ -36,7 +36,7 @@ def _first_loss(run: Observation) -> LossSample | None:
 
 
 def _meaning(run: Observation) -> Row:
-    text = run.task if run.task else "what one input and one target mean was not declared"
+    text = run.task if run.task else "what one input and one target mean: not declared (--task)"
     return Row(id="TASK/meaning", status="evidence", text=text, values={"declared": run.task is not None})
 
 
@@ -118,7 +118,7 @@ def _scale(inputs: TensorSummary | None) -> Row:
         "max_abs": inputs.max_abs,
     }
     if inputs.constant_columns is not None:
-        text += f", {inputs.constant_columns} of {inputs.columns} columns constant in the batch"
+        text += f", {inputs.constant_columns}/{inputs.columns} columns constant"
         values["constant_columns"] = inputs.constant_columns
     return Row(id="TASK/inputs", status="evidence", text=text, values=values)
 

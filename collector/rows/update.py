@@ -109,7 +109,7 @@ def _moved(run: Observation, samples: list[StepSample]) -> Row:
     known = [e for e in learning if run.moved(e) is not None]
     moved = [e for e in known if run.moved(e)]
     still = [e for e in known if not run.moved(e)]
-    text = f"{len(moved)}/{len(learning)} expected parameters moved in {len(samples)} sampled steps"
+    text = f"{len(moved)}/{len(learning)} moved in {len(samples)} sampled steps"
     if still:
         text += f"; exactly still: {names(still)}"
     wrong = _still_without_excuse(run, still, bool(moved))

@@ -63,7 +63,7 @@ def _nll(node: Any) -> LossSample:
     weight, ignore = node._saved_weight, int(node._saved_ignore_index)
     kept = target != ignore
     sample = LossSample(
-        "cross entropy or negative log-likelihood",
+        "cross entropy",
         _REDUCTIONS.get(int(node._saved_reduction), "?"),
         tuple(log_probabilities.shape),
         summarize(target),

@@ -297,7 +297,10 @@ class Watcher:
         pending, self._pending_losses = self._pending_losses, []
         if not pending:
             return None
-        values = torch.stack([loss.reshape(()).double().cpu() for _, _, loss in pending]).tolist()
+        scalars = [loss.reshape(()) for _, _, loss in pending]
+        if len({(scalar.device, scalar.dtype) for scalar in scalars}) > 1:
+            scalars = [scalar.cpu().double() for scalar in scalars]
+        values = torch.stack(scalars).cpu().double().tolist()
         for (index, step, _), value in zip(pending, values, strict=True):
             self.tape.losses.add(index, value)
             if value - value != 0.0 and self.tape.first_nonfinite_loss is None:

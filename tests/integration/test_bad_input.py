@@ -144,6 +144,13 @@ def test_a_script_that_runs_for_ever_is_stopped_at_its_deadline(script: Script, 
     assert ran.json["mechanism"]["status"] == "supported"
 
 
+def test_observe_stops_at_its_deadline_even_without_a_step(script: Script, tmp_path: Path, weaklink: Weaklink) -> None:
+    script(training(steps=3) + "\nwhile True: pass\n")
+    ran = weaklink("observe", "train.py", "--json", "--deadline", "3")
+    assert ran.json["ended"] == "deadline"
+    assert ran.json["steps"] == 3
+
+
 def test_a_loop_that_catches_everything_is_stopped_too(script: Script, weaklink: Weaklink) -> None:
     body = "\n".join("    " + line for line in training(steps=10**9).splitlines())
     script(

@@ -178,7 +178,7 @@ def test_show_check_and_terminal_agree(stale_head: Diagnosed) -> None:
     shown = call("show", folder, cwd=stale_head.folder)
     assert shown.code == 0
     assert "<-- FIRST DIVERGENCE" in shown.out
-    marked = next(line for line in shown.out.splitlines() if "0/2 expected parameters" in line)
+    marked = next(line for line in shown.out.splitlines() if "0/2 expected parameters in an optimizer" in line)
     assert "owned" in marked
     checked = call("check", folder, "--json", cwd=stale_head.folder)
     assert checked.code == 0

@@ -73,11 +73,35 @@ def test_stale_head_tells_the_whole_story() -> None:
         "OWNERSHIP/owned fails: 0/2",
         "Must stay unchanged",
         "2.13.0+cpu",
-        "Recovery: none was attempted.",
+        "Repair: that a repaired script learns.",
         "no model was asked",
     ):
         assert said in text
     assert text.count("<-- FIRST DIVERGENCE") == 1
+
+
+def test_remarks_stand_above_the_chain() -> None:
+    text = "".join(Page(render_html(EVERY["cut_short"]())).text)
+    note, problems, table = (text.index(said) for said in ("interrupted by the user", "2 problems of", "Section"))
+    assert note < problems < table
+    assert "rows of UPDATE: KeyError: 3" in text
+
+
+def test_digests_are_set_as_code_and_short_in_tables() -> None:
+    text = render_html(stale_head())
+    assert f'<dd class="digest">{"9" * 64}</dd>' in text
+    assert '<dd class="digest">' not in text.split("<h2>Frozen</h2>")[0]
+    assert ">= 5e1f5e1f5e1f…</td>" in text
+
+
+def test_the_caption_explains_only_curves_that_are_drawn() -> None:
+    assert "Control is the script as it stands" in render_html(stale_head())
+    assert "Control is the script as it stands" not in render_html(EVERY["frozen_only"]())
+
+
+def test_failed_predictions_stand_out() -> None:
+    cells = [attributes for tag, attributes in Page(render_html(stale_head())).elements if tag == "td"]
+    assert sum(cell.get("class") == "bad" for cell in cells) == 5
 
 
 def test_first_divergence_has_its_own_class_and_words() -> None:

@@ -40,6 +40,14 @@ def test_a_paragraph_starts_no_list(raw: str, shown: str) -> None:
     assert paragraph(raw) == shown
 
 
+def test_the_marks_of_the_chain_are_bold() -> None:
+    lines = render_markdown(EVERY["stale_head"]()).splitlines()
+    first = next(line for line in lines if line.startswith("| **OWNERSHIP** | owned | **FAIL** |"))
+    assert first.endswith("**&lt;-- FIRST DIVERGENCE (exact)** |")
+    later = next(line for line in lines if line.startswith("|  | stale | FAIL |"))
+    assert later.endswith(" (downstream) |")
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_every_table_is_rectangular(name: str) -> None:
     for block in render_markdown(EVERY[name]()).split("\n\n"):

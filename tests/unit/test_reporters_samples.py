@@ -34,6 +34,7 @@ from weaklink.collector.evidence import (
 GOLDEN = Path(__file__).parent / "golden"
 SUBJECT = Subject(kind="script", name="train.py")
 MOVED, OWNED, LOSS = "moved[head.*]", "row[OWNERSHIP/owned]", "loss[50]"
+DIGEST = "5e1f" * 16
 HOSTILE = "</evidence><script>alert(1)</script>[red]\x1b[31m\n| `x` |\u202eabc\x07"
 
 
@@ -72,7 +73,7 @@ def rows(**changed: Row | None) -> list[Row]:
         Row(id="TASK/meaning", status="evidence", text='not declared (say it with --task "...")'),
         Row(id="TASK/rows", status="pass", text="2048 inputs, 2048 targets"),
         Row(id="TASK/classes", status="evidence", text="2 classes; the majority class is 50.6 % of the targets"),
-        missing("TASK/known rule", "no rule declared (--rule)"),
+        missing("TASK/known_rule", "no rule declared (--rule)"),
         Row(id="OBJECTIVE/shape", status="pass", text="outputs 2048 x 2, targets 2048"),
         Row(id="OBJECTIVE/value", status="evidence", text="loss 0.6836 at the first backward call"),
         Row(id="DEPENDENCY/reached", status="pass", text="2/2 expected parameters are reached from the loss"),
@@ -82,8 +83,8 @@ def rows(**changed: Row | None) -> list[Row]:
         Row(id="OWNERSHIP/stale", status="pass", text="every parameter in an optimizer belongs to the model"),
         Row(id="UPDATE/moved", status="pass", text="2/2 expected parameters moved"),
         Row(id="UPDATE/rate", status="evidence", text="learning rate 0.01 at all 301 steps"),
-        missing("CAPABILITY/tiny batch", probe),
-        missing("EVALUATION/mode gap", probe),
+        missing("CAPABILITY/tiny_batch", probe),
+        missing("EVALUATION/mode_gap", probe),
     ]
     named = {row.id: row for row in healthy}
     for name, row in changed.items():
@@ -218,7 +219,7 @@ def stale_verdict() -> VerdictReached:
         predictions=outcomes(),
         stays=[
             StayOutcome(measurement="loss[1]", control=0.683606, treatment=0.683606, equal=True),
-            StayOutcome(measurement="gradient_digest[*]", control="5e1f", treatment="5e1f", equal=True),
+            StayOutcome(measurement="gradient_digest[*]", control=DIGEST, treatment=DIGEST, equal=True),
         ],
         mechanisms=[
             MechanismOutcome(
@@ -375,6 +376,52 @@ def confirmed() -> Sample:
     )
 
 
+def cut_short() -> Sample:
+    """Interrupted while observing: some rows, no advisor, and problems of weaklink's own."""
+    outcome = Outcome(
+        ended="interrupted", backwards=12, steps_asked=12, steps=12, seconds=3.21, note="interrupted by the user"
+    )
+    chain = [row for row in rows() if row.boundary in ("TASK", "OBJECTIVE", "GRADIENT")]
+    found = evidence(
+        chain,
+        branch="not_measured",
+        losses=[0.69, 0.68],
+        outcome=outcome,
+        problems=["reading the norm: RuntimeError: x", "rows of UPDATE: KeyError: 3"],
+    )
+    return Sample(
+        folder=Path("incidents/cut"),
+        opened=opened(id="cut"),
+        observed=observed(found),
+        closed=Closed(status=IncidentStatus(), exit_code=130, problem="interrupted while observing"),
+    )
+
+
+def unjudged() -> Sample:
+    """The experiment found nothing to change: no prediction was measured, and one reason holds for all."""
+    reason = "the experiment found nothing to change in the rerun"
+    lost = [
+        item.model_copy(update={"status": "not_measured", "reason": reason, "control": None, "treatment": None})
+        for item in outcomes()
+    ]
+    verdict = Verdict(
+        controls_agree=False,
+        observed_prefix_agrees=None,
+        applied=False,
+        predictions=lost,
+        mechanisms=[
+            MechanismOutcome(id=item.id, status="not_applicable", reason=reason) for item in stale_proposal().mechanisms
+        ],
+        text=f"No verdict: {reason}.",
+    )
+    status = IncidentStatus(cause="suspected")
+    return replace(
+        stale_head(),
+        verdict=VerdictReached(verdict=verdict, status=status),
+        closed=Closed(status=status, exit_code=1),
+    )
+
+
 def hostile() -> Sample:
     """The stale head, with hostile text wherever a user's script, files or advisor can put text."""
     bad_site = Site(file=HOSTILE, line=3, what=HOSTILE)
@@ -428,7 +475,19 @@ def hostile() -> Sample:
 
 EVERY = {
     maker.__name__: maker
-    for maker in (stale_head, healthy, suspected, raised, frozen_only, interrupted, withdrawn, confirmed, hostile)
+    for maker in (
+        stale_head,
+        healthy,
+        suspected,
+        raised,
+        frozen_only,
+        interrupted,
+        cut_short,
+        withdrawn,
+        confirmed,
+        unjudged,
+        hostile,
+    )
 }
 
 

@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weaklink.agent.reporters.layout import cells, table, wrap
-from weaklink.agent.reporters.text import number, pair_text, plural, printable, printable_lines, value_text
+from weaklink.agent.reporters.layout import beside, cells, column_widths, wrap
+from weaklink.agent.reporters.text import (
+    is_digest,
+    movement_text,
+    number,
+    pair_text,
+    plural,
+    printable,
+    printable_lines,
+    value_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +103,30 @@ def test_different_numbers_never_look_equal() -> None:
     assert pair_text(None, 0.5) == ("-", "0.5")
 
 
+def test_a_digest_is_shown_by_its_first_twelve_digits() -> None:
+    digest = "0123456789abcdef" * 4
+    assert value_text(digest) == "0123456789ab…"
+    assert value_text(digest[:-1]) == digest[:-1]
+    assert value_text(digest[:-1] + "g") == digest[:-1] + "g"
+    assert [is_digest(text) for text in (digest, digest[:-1], digest + "0", digest.upper())] == [True] + 3 * [False]
+
+
+def test_digests_and_lists_that_differ_late_never_look_equal() -> None:
+    first, second = "0" * 64, "0" * 63 + "1"
+    assert pair_text(first, second) == (first, second)
+    assert pair_text([0] * 9, [0] * 8 + [1]) == ("[" + "0, " * 8 + "0]", "[" + "0, " * 8 + "1]")
+
+
+def test_equal_values_are_shown_once() -> None:
+    assert movement_text(0.683606, 0.683606) == "= 0.6836"
+    assert movement_text("a" * 64, "a" * 64) == "= aaaaaaaaaaaa…"
+    assert movement_text(math.nan, math.nan) == "= nan"
+    assert movement_text(0.683606, 0.409912) == "0.6836 -> 0.4099"
+    assert movement_text(0.68360612, 0.68360618) == "0.68360612 -> 0.68360618"
+    assert movement_text(1, True) == "1 -> true"
+    assert movement_text(None, 2) == "- -> 2"
+
+
 def test_plural() -> None:
     assert [plural(count, "row") for count in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
 
@@ -111,5 +144,18 @@ def test_wide_and_combining_characters_are_counted_in_cells() -> None:
 
 
 def test_table_shrinks_its_widest_column() -> None:
-    lines = table([("a", "one two three four five six seven"), ("bb", "x")], width=24)
-    assert lines == ["a   one two three four", "    five six seven", "bb  x"]
+    rows = [("", ""), ("a", "one two three four five six seven"), ("bb", "x")]
+    widths = column_widths(rows, width=24)
+    assert widths == [2, 20]
+    assert [line for row in rows for line in beside(row, widths)][1:] == [
+        "a   one two three four",
+        "    five six seven",
+        "bb  x",
+    ]
+
+
+def test_a_head_gives_way_before_the_cells_below_it() -> None:
+    rows = [("measurement", "control -> treatment"), ("gradient.first[head.*]", "0 -> 3.506e+00")]
+    assert column_widths(rows, width=60) == [22, 20]
+    assert column_widths(rows, width=40) == [22, 14]
+    assert column_widths(rows, width=30) == [14, 14]

@@ -66,7 +66,7 @@ def report(finished: Finished, json: bool) -> None:
     if json:
         print_json(diagnosis_json(finished.incident))
     else:
-        write(render_incident(finished.incident, width(), color()) + "\n")
+        write(render_incident(finished.incident, width(), color()))
     raise SystemExit(finished.exit_code)
 
 

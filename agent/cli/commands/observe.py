@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from weaklink.agent.cli.output import print_json
 from weaklink.collector.errors import InterpreterError, StorageError, SubjectError
 from weaklink.collector.evidence import Evidence, read_evidence
 from weaklink.collector.job import Job
-from weaklink.collector.workers import missing_in, refusal, single_command, this_python
+from weaklink.collector.workers import GRACE_SECONDS, missing_in, refusal, single_command, this_python
 
 
 def run(
@@ -46,7 +47,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="weaklink-") as folder:
         job_file, refused = Path(folder) / "job.json", Path(folder) / "refused.json"
         job_file.write_text(job.model_dump_json(), encoding="utf-8")
-        code = _call(single_command(python or this_python(), job_file, refused), json)
+        code = _call(single_command(python or this_python(), job_file, refused), json, deadline)
         if refused.exists():
             raise refusal(refused)
     if not evidence.exists():
@@ -74,16 +75,21 @@ def report(evidence: Evidence, path: Path, json: bool) -> None:
     print(f"weaklink: {found}; evidence in {path}; next: weaklink diagnose {path}", file=sys.stderr)
 
 
-def _call(command: list[str], json: bool) -> int:
+def _call(command: list[str], json: bool, deadline: float | None) -> int:
     """Run in the foreground. Ctrl-C reaches the script itself, which writes its evidence on the way out."""
-    stdout = sys.stderr.fileno() if json else None
-    process = subprocess.Popen(command, stdout=stdout)
+    process = subprocess.Popen(command, stdout=sys.stderr.fileno() if json else None)
+    signals = [] if deadline is None else [getattr(signal, "SIGUSR1", signal.SIGTERM), signal.SIGKILL]
+    wait = deadline
     while True:
         try:
-            code = process.wait()
+            code = process.wait(timeout=wait)
             return code if code >= 0 else 128 - code
         except KeyboardInterrupt:
             continue
+        except subprocess.TimeoutExpired:
+            # The script is told first, in whose signal handler it stops; one that does not listen is killed.
+            process.send_signal(signals.pop(0))
+            wait = GRACE_SECONDS if signals else None
 
 
 def _must_be_writable(path: Path) -> None:

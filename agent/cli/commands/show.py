@@ -20,5 +20,5 @@ def run(incident: str, json: bool) -> None:
     if json:
         print_json(diagnosis_json(read))
     else:
-        write(render_incident(read, width(), color()) + "\n")
+        write(render_incident(read, width(), color()))
     raise SystemExit(0 if read.damage is None else 1)
