@@ -24,8 +24,7 @@ from weaklink.collector.interventions import build
 from weaklink.collector.interventions.base import Intervention
 from weaklink.collector.job import Job
 from weaklink.collector.rows import build_rows
-from weaklink.collector.rows.observation import Observation
-from weaklink.collector.rows.update import joint
+from weaklink.collector.rows.observation import Observation, joint
 from weaklink.collector.watch.parameters import ParameterEntry
 from weaklink.collector.watch.sites import UserCode
 from weaklink.collector.watch.watcher import Watcher, WatchSettings
@@ -134,7 +133,7 @@ def _record(run: Observation, entry: ParameterEntry) -> ParameterRecord:
     norm = next((s.before[entry.serial] for s in run.steps if entry.serial in s.before), None)
     first_order = min((o.order for o in run.optimizers), default=None)
     return ParameterRecord(
-        name=entry.name or entry.path_at_optimizer or f"unnamed #{entry.serial}",
+        name=entry.name or next(iter(entry.paths_at_optimizer), f"unnamed #{entry.serial}"),
         shape=list(entry.shape),
         dtype=entry.dtype,
         requires_grad=entry.requires_grad,

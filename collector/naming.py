@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 
-def same_slot(path: str | None, name: str | None) -> bool:
-    """Whether a path from registration and a name from a root are the same place: equal, or one ends with the other.
+def same_slot(paths: list[str], name: str | None) -> bool:
+    """Whether one of the paths from registration and a name from a root are the same place: equal, or one ends with the
+    other.
 
     A root may be a submodule of what registration saw as outermost, or carry a prefix of its own.
     """
-    if not path or not name:
+    if not name:
         return False
-    return path == name or path.endswith("." + name) or name.endswith("." + path)
+    return any(path == name or path.endswith("." + name) or name.endswith("." + path) for path in paths)

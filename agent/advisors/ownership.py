@@ -18,10 +18,12 @@ from weaklink.collector.evidence import Evidence, Row, Value
 
 _EXPLANATIONS: dict[MechanismFamily, str] = {
     "optimizer_holds_old_objects": (
-        "The optimizer was built before {names} were put in place. It still holds the objects they replaced, so it "
-        "steps those, and the ones that the loss reaches never move."
+        "The optimizer was built first; then {names} took the place of what it holds. It steps the old objects, and "
+        "the ones that the loss reaches never move."
     ),
-    "not_in_optimizer": ("{names} were created after the optimizer and never given to it, so no step moves them."),
+    "not_in_optimizer": (
+        "Created after the optimizer and never given to it: {names}. No step moves what the optimizer does not hold."
+    ),
     "rate_wrong": (
         "The parameters would not move even if the optimizer held them: its learning rate is zero, or its step changes "
         "nothing."

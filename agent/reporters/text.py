@@ -8,7 +8,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    # `weaklink check` prints with this module, and must not wait for pydantic.
+    # `weaklink check` prints with this module and answers at once.
     from weaklink.collector.evidence import Value
 
 NAME_LIMIT = 400

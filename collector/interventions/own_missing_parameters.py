@@ -75,7 +75,7 @@ class OwnMissingParameters(Intervention):
     def _namesake_group(self, entry: OptimizerEntry, parameter: ParameterEntry) -> int | None:
         for serial in entry.held:
             held = self._watcher.parameters.entries[serial]
-            if not held.in_model and same_slot(held.path_at_optimizer, parameter.name):
+            if not held.in_model and same_slot(held.paths_at_optimizer, parameter.name):
                 return serial
         return None
 

@@ -117,12 +117,32 @@ def _finite(run: Observation, learning: list[ParameterEntry]) -> Row:
         broken = [run.by_serial(s) for s, (state, _) in backward.gradients.items() if state == "nonfinite"]
         if broken:
             return _broken(run, backward.index, backward.loss, broken)
+    if ends_nonfinite(run):
+        return Row(
+            id="GRADIENT/finite",
+            status="suspected",
+            text=f"finite in every sampled step, yet the loss is not from step {run.tape.first_nonfinite_step} on",
+            values={"nonfinite": 0, "nonfinite_from_step": run.tape.first_nonfinite_step},
+            where=[run.tape.last_backward_site] if run.tape.last_backward_site else [],
+            step=run.tape.first_nonfinite_step,
+        )
     return Row(
         id="GRADIENT/finite",
         status="pass",
         text=f"{len(learning)}/{len(learning)} in every sampled step",
         values={"nonfinite": 0},
     )
+
+
+def ends_nonfinite(run: Observation) -> bool:
+    """Whether the loss turned non-finite after an update and stayed so, with no step before that outgrew its parameters.
+
+    One skipped overflow on the way is no finding, and after such a step UPDATE/scale is the earlier suspicion in time.
+    """
+    values = run.tape.losses.value
+    started = run.tape.first_nonfinite_step
+    turned = started is not None and started > 1 and bool(values) and not math.isfinite(values[-1])
+    return turned and not run.outgrown_steps()
 
 
 def _broken(run: Observation, index: int, loss: float | None, broken: list[ParameterEntry]) -> Row:
@@ -135,8 +155,10 @@ def _broken(run: Observation, index: int, loss: float | None, broken: list[Param
         # A gradient scaler overflows by design until its scale fits; skipping every step is the fault.
         if (scaled and run.tape.steps == 0) or (not scaled and index == 1):
             status, basis = "fail", "exact"
-        elif not scaled:
+        elif not scaled and not run.outgrown_steps():
             status = "suspected"
+    elif ends_nonfinite(run):
+        status = "suspected"
     return Row.model_validate(
         {
             "id": "GRADIENT/finite",
@@ -145,7 +167,7 @@ def _broken(run: Observation, index: int, loss: float | None, broken: list[Param
             "text": text,
             "values": {"nonfinite": len(broken), "loss": loss},
             "where": [backward.site] if backward.site and status != "evidence" else [],
-            "step": run.tape.windows[0].step if index == 1 else None,
+            "step": next(w.step for w in run.tape.windows for b in w.backwards if b.index == index),
         }
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -50,8 +51,22 @@ class Observation:
         seen = [sample.moved[entry.serial] for sample in self.steps if entry.serial in sample.moved]
         return any(seen) if seen else None
 
+    def outgrown_steps(self) -> list[StepSample]:
+        """Sampled steps before the loss turned non-finite that moved the learning parameters by more than their norm."""
+        onset = self.tape.first_nonfinite_step
+        if onset is None:
+            return []
+        learning = [entry.serial for entry in self.learning()]
+        before = [sample for sample in self.steps if sample.step < onset]
+        return [s for s in before if joint(s.delta, learning) > joint(s.before, learning) > 0.0]
+
     def by_serial(self, serial: int) -> ParameterEntry:
         return self.parameters[serial]
+
+
+def joint(values: dict[int, float], serials: list[int]) -> float:
+    """Euclidean norm over several tensors, from the norm of each."""
+    return math.hypot(*(values[serial] for serial in serials if serial in values))
 
 
 def names(entries: list[ParameterEntry], limit: int = 6) -> str:

@@ -97,7 +97,7 @@ def _namesakes(run: Observation, entry: ParameterEntry) -> list[ParameterEntry]:
     return [
         held
         for held in run.parameters
-        if held.owners and not held.in_model and same_slot(held.path_at_optimizer, entry.name)
+        if held.owners and not held.in_model and same_slot(held.paths_at_optimizer, entry.name)
     ]
 
 
@@ -133,7 +133,7 @@ def _stale(run: Observation) -> Row:
     held = {serial for o in run.optimizers for serial in o.held}
     stale = [e for e in run.parameters if e.serial in held and not e.in_model and e.is_parameter]
     missing = run.unowned()
-    replaced = [e for e in stale if any(same_slot(e.path_at_optimizer, m.name) for m in missing)]
+    replaced = [e for e in stale if any(same_slot(e.paths_at_optimizer, m.name) for m in missing)]
     text = f"{len(stale)} of {len(held)} tensors in the optimizers are in no model"
     if replaced:
         text += f"; {len(replaced)} of them were replaced"

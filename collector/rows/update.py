@@ -6,7 +6,7 @@ import math
 
 from weaklink.collector.evidence import Row, Site
 from weaklink.collector.rows import ownership
-from weaklink.collector.rows.observation import Observation, names
+from weaklink.collector.rows.observation import Observation, joint, names
 from weaklink.collector.watch.parameters import ParameterEntry
 from weaklink.collector.watch.tape import StepSample
 
@@ -188,11 +188,6 @@ def _delta(samples: list[StepSample]) -> Row:
     )
 
 
-def joint(values: dict[int, float], serials: list[int]) -> float:
-    """Euclidean norm over several tensors' norms."""
-    return math.sqrt(sum(values[serial] ** 2 for serial in serials if serial in values))
-
-
 def _ratio(run: Observation, samples: list[StepSample]) -> Row:
     learning = [e.serial for e in run.learning()]
     rows_ = [(s, joint(s.delta, learning), joint(s.before, learning)) for s in samples]
@@ -227,8 +222,7 @@ def _scale(run: Observation, samples: list[StepSample]) -> Row:
             reason="the loss stayed finite" if onset is None else "no optimizer step was executed",
         )
     learning = [e.serial for e in run.learning()]
-    before_onset = [s for s in samples if s.step < onset]
-    outgrown = [s for s in before_onset if joint(s.delta, learning) > joint(s.before, learning) > 0.0]
+    outgrown = run.outgrown_steps()
     text = f"the loss is non-finite from step {onset} on"
     if outgrown:
         first = outgrown[0]

@@ -60,7 +60,7 @@ class OptimizerBook:
                 label = f"{entry.class_name}#{entry.serial}[{number}]"
                 if entry.serial not in parameter.owners:
                     parameter.owners.append(entry.serial)
-                    parameter.path_at_optimizer = self._parameters.path(parameter.serial)
+                    parameter.paths_at_optimizer = self._parameters.paths(parameter.serial)
                 if label not in parameter.groups:
                     parameter.groups.append(label)
 

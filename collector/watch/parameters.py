@@ -32,7 +32,7 @@ class ParameterEntry:
     order: int | None = None
     name: str | None = None
     root: int | None = None
-    path_at_optimizer: str | None = None
+    paths_at_optimizer: list[str] = field(default_factory=list)
     requires_grad: bool = True
     in_model: bool = False
     ever_in_model: bool = False
@@ -61,7 +61,7 @@ class ParameterBook:
         self.entries: list[ParameterEntry] = []
         self._by_id: dict[int, ParameterEntry] = {}
         self._module_slots: dict[int, tuple[weakref.ref[nn.Module], Slot]] = {}
-        self._parameter_slots: dict[int, Slot] = {}
+        self._parameter_slots: dict[int, list[Slot]] = {}
 
     def entry(self, tensor: Tensor) -> ParameterEntry:
         """The entry of exactly this object; made now when it is new."""
@@ -83,18 +83,18 @@ class ParameterBook:
     def registered(self, module: nn.Module, name: str, tensor: Tensor) -> ParameterEntry:
         """A parameter was put into a module."""
         made = self.entry(tensor)
-        self._parameter_slots[made.serial] = Slot(weakref.ref(module), name)
+        self._parameter_slots.setdefault(made.serial, []).append(Slot(weakref.ref(module), name))
         return made
 
     def module_registered(self, parent: nn.Module, name: str, child: nn.Module) -> None:
         """A module was put into another."""
         self._module_slots[id(child)] = (weakref.ref(child), Slot(weakref.ref(parent), name))
 
-    def path(self, serial: int) -> str | None:
-        """Dotted path of a parameter from its outermost parent, by what registration showed."""
-        slot = self._parameter_slots.get(serial)
-        if slot is None:
-            return None
+    def paths(self, serial: int) -> list[str]:
+        """Dotted paths of a parameter from its outermost parents, by what registration showed: several when tied."""
+        return list(dict.fromkeys(self._path(slot) for slot in self._parameter_slots.get(serial, [])))
+
+    def _path(self, slot: Slot) -> str:
         parts = [slot.name]
         module = slot.parent()
         # A module that registers itself below itself would never end.
