@@ -16,7 +16,7 @@ MIN_WIDTH = 40
 MIN_TEXT = 40
 SECTION_WIDTH = 12
 LABEL_LIMIT = 20
-TERM_LIMIT = 28
+TERM_LIMIT = 36
 # From this width on a section's title stands beside its text, as a boundary does in the chain; below it, above.
 BESIDE_WIDTH = 90
 TITLE_WIDTH = 15

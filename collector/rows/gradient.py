@@ -135,7 +135,7 @@ def _finite(run: Observation, learning: list[ParameterEntry]) -> Row:
 
 
 def ends_nonfinite(run: Observation) -> bool:
-    """Whether the loss turned non-finite after an update and stayed so, with no step before that outgrew its parameters.
+    """Whether the loss turned non-finite after an update and stayed so, and no step before it outgrew its parameters.
 
     One skipped overflow on the way is no finding, and after such a step UPDATE/scale is the earlier suspicion in time.
     """

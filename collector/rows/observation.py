@@ -52,7 +52,7 @@ class Observation:
         return any(seen) if seen else None
 
     def outgrown_steps(self) -> list[StepSample]:
-        """Sampled steps before the loss turned non-finite that moved the learning parameters by more than their norm."""
+        """Sampled steps that moved the learning parameters by more than their norm, before a loss turned non-finite."""
         onset = self.tape.first_nonfinite_step
         if onset is None:
             return []

@@ -1,0 +1,75 @@
+"""The README is true: its first screen is what the demo prints, and its commands run as they stand there."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, STALE_HEAD, Weaklink, environment
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+# What differs from run to run or from machine to machine.
+VARIES = (
+    (r"in \d+(\.\d+)? s\)", "in N s)"),
+    (r"context  [0-9a-f]{64}", "context HEX"),
+    (r"= [0-9a-f]{12}…", "= HEX…"),
+    (r"incidents/\S+", "incidents/ID"),
+)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A folder in which the README's relative paths hold."""
+    target = tmp_path / "replays" / "stale_head"
+    target.mkdir(parents=True)
+    shutil.copy(STALE_HEAD, target / "train.py")
+    return tmp_path
+
+
+def normal(text: str) -> list[str]:
+    for pattern, word in VARIES:
+        text = re.sub(pattern, word, text)
+    return [line.rstrip() for line in text.strip().splitlines()]
+
+
+def test_the_first_screen_is_what_the_demo_prints(clone: Path, weaklink: Weaklink) -> None:
+    command, *shown = BLOCKS[0].splitlines()
+    assert command == "$ weaklink diagnose replays/stale_head/train.py"
+    ran = weaklink(*command.split()[2:], cwd=clone)
+    assert normal("\n".join(shown)) == normal(ran.out)
+
+
+def test_every_command_of_the_readme_runs_word_for_word(clone: Path) -> None:
+    lines = [line for block in BLOCKS[1:] for line in block.splitlines() if line.startswith(("weaklink", "INCIDENT="))]
+    assert len(lines) >= 9
+    script = "\n".join(f'{line}\ncode=$?; [ $code -le 1 ] || {{ echo "EXIT $code"; exit $code; }}' for line in lines)
+    path = f"{Path(sys.executable).parent}:{environment().get('PATH', '')}"
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=clone,
+        env=environment(PATH=path),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode <= 1, done.stdout[-500:] + done.stderr[-2000:]
+    assert "EXIT" not in done.stdout
+    assert (clone / "evidence.json").exists()
+    assert list(clone.glob("incidents/*/incident.html"))
+
+
+@pytest.mark.parametrize("path", sorted(re.findall(r"\]\(([^)#]+)\)", README)))
+def test_every_link_leads_somewhere(path: str) -> None:
+    assert path.startswith("https://") or (ROOT / path).exists()
+
+
+def test_options_named_in_the_readme_exist(weaklink: Weaklink) -> None:
+    help_text = weaklink("diagnose", "--help").out + weaklink("export", "--help").out
+    for option in set(re.findall(r"(?<![\w-])--[a-z-]+", README)):
+        assert option in help_text, option
