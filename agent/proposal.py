@@ -1,6 +1,6 @@
 """What an advisor hands in: mechanisms, one discriminating experiment, and what each mechanism predicts.
 
-Shapes only. Whether a proposal is acceptable is judged in `contract.py`, never by the advisor itself.
+Shapes only. Whether a proposal is acceptable is judged in `contract`, never by the advisor itself.
 """
 
 from __future__ import annotations

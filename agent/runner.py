@@ -62,6 +62,7 @@ class Runner:
         progress: Where to report.
         task: The user's sentence on input and target.
         user_code: Patterns of library files that count as the user's.
+        incidents: Folder of all incidents, which is no part of the working folder.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Runner:
         progress: Progress,
         task: str | None = None,
         user_code: tuple[str, ...] = (),
+        incidents: Path | None = None,
     ) -> None:
         self.subject, self.folder = subject, folder.resolve()
         self.pins = Pins()
@@ -84,7 +86,7 @@ class Runner:
         if not self._fresh:
             self._workers.start()  # imports torch while the folder is copied
         try:
-            self._scratch = Scratch(self.folder)
+            self._scratch = Scratch(self.folder, leave_out=incidents)
         except BaseException:
             self._workers.close()
             raise

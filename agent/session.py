@@ -149,6 +149,7 @@ class Session:
             self.progress,
             options.task,
             options.user_code,
+            options.incidents,
         )
 
     def _observed(self, evidence: Evidence, record: RunRecord) -> None:

@@ -18,8 +18,9 @@ from weaklink.collector.job import GuardSettings
 
 COPY_FILE_BYTES = 4 * 1024 * 1024
 COPY_TOTAL_BYTES = 256 * 1024 * 1024
-# A folder with more entries than this is linked whole; writes into it go through the guard's journal.
+# A folder with more entries than this, or any after so many in all, is linked whole; writes into it are journaled.
 FOLDER_ENTRIES = 2000
+TOTAL_ENTRIES = 20_000
 _LEFT_OUT = frozenset(
     {
         ".git",
@@ -47,11 +48,13 @@ class FileState:
 class Scratch:
     """The scratch folder of one incident. `lay` makes `folder` anew from the original."""
 
-    def __init__(self, original: Path) -> None:
+    def __init__(self, original: Path, leave_out: Path | None = None) -> None:
         """Args:
         original: The working folder the user started weaklink in.
+        leave_out: A folder that is not part of it, such as the one of all incidents.
         """
         self.original = original.resolve()
+        self._leave_out = None if leave_out is None else leave_out.resolve()
         try:
             self.base = Path(tempfile.mkdtemp(prefix="weaklink-"))
         except OSError as error:
@@ -79,7 +82,7 @@ class Scratch:
         for folder in (self.folder.parent, self.temporary):
             shutil.rmtree(folder, ignore_errors=True)
         self.temporary.mkdir(parents=True)
-        self._budget = COPY_TOTAL_BYTES
+        self._budget, self._entries = COPY_TOTAL_BYTES, TOTAL_ENTRIES
         try:
             self._copy(self.original, self.folder)
         except OSError as error:
@@ -95,8 +98,9 @@ class Scratch:
         with os.scandir(source) as listing:
             entries = sorted(listing, key=lambda entry: entry.name)
         for entry in entries:
-            if entry.name in _LEFT_OUT or Path(entry.path) == self.base:
+            if entry.name in _LEFT_OUT or Path(entry.path) in (self.base, self._leave_out):
                 continue
+            self._entries -= 1
             here = target / entry.name
             if entry.is_symlink() or entry.name in _LINKED:
                 os.symlink(os.path.realpath(entry.path), here)
@@ -106,8 +110,11 @@ class Scratch:
                 self._copy_file(entry, here)
 
     def _copy_folder(self, entry: os.DirEntry[str], target: Path) -> None:
-        with os.scandir(entry.path) as listing:
-            many = sum(1 for _ in listing) > FOLDER_ENTRIES
+        try:
+            with os.scandir(entry.path) as listing:
+                many = sum(1 for _ in listing) > min(FOLDER_ENTRIES, self._entries)
+        except PermissionError:
+            many = True  # the script may not need it either
         if many:
             os.symlink(entry.path, target)
         else:

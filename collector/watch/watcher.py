@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from weaklink.collector.tensors import digest_all, tensors_in
 from weaklink.collector.watch.graph import walk
+from weaklink.collector.watch.losses import LossReader
 from weaklink.collector.watch.movement import Movement
 from weaklink.collector.watch.optimizers import OptimizerBook, rate
 from weaklink.collector.watch.parameters import ParameterBook, RootBook, name_parameters
@@ -67,8 +67,7 @@ class Watcher:
         self._thread = threading.local()
         self._backward_depth = 0
         self._packing_hooks_seen = False
-        self._scaled: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}
-        self._pending_losses: list[tuple[int, int, Tensor]] = []
+        self._losses = LossReader(self.tape)
         self._first_gradients_read = False
         self._window: Window | None = None
         self._undo: list[Callable[[], None]] = []
@@ -129,6 +128,10 @@ class Watcher:
         text = f"{where.strip('_')}: {type(error).__name__}: {error}"
         if text not in self.tape.problems and len(self.tape.problems) < 50:
             self.tape.problems.append(text)
+
+    def flush_losses(self) -> None:
+        """Bring losses still on the device to the tape."""
+        self._losses.flush()
 
     # -- windows ---------------------------------------------------------------------------------------------------
 
@@ -251,7 +254,7 @@ class Watcher:
         site = self.code.site("backward called")
         self.tape.last_backward_site = site
         loss = losses[0] if losses else None
-        value = self._note_loss(index, loss)
+        value = self._losses.note(index, loss, at_once=self.sampling)
         if loss is not None and not any(tensor.requires_grad for tensor in losses):
             self.tape.backward_without_graph = site
         if self._window is None or len(self._window.backwards) >= 64:
@@ -278,34 +281,6 @@ class Watcher:
                 entry.reached = True
             elif entry.reached is None and entry.in_model:
                 entry.reached = False
-
-    def _note_loss(self, index: int, loss: Tensor | None) -> float | None:
-        """Put the loss on the tape; return its value only where that costs no wait for the device."""
-        if loss is None or loss.numel() != 1 or loss.device.type == "meta":
-            return None
-        known = self._scaled.get(id(loss))
-        self._scaled = {}
-        if known is not None and known[0]() is loss:
-            loss = known[1]  # before the gradient scaler multiplied it
-        self._pending_losses.append((index, self.tape.steps + 1, loss.detach().clone()))
-        if loss.device.type == "cpu" or self.sampling or len(self._pending_losses) >= 50:
-            return self.flush_losses()
-        return None
-
-    def flush_losses(self) -> float | None:
-        """Bring pending losses to the host, one transfer; the last one's value."""
-        pending, self._pending_losses = self._pending_losses, []
-        if not pending:
-            return None
-        scalars = [loss.reshape(()) for _, _, loss in pending]
-        if len({(scalar.device, scalar.dtype) for scalar in scalars}) > 1:
-            scalars = [scalar.cpu().double() for scalar in scalars]
-        values = torch.stack(scalars).cpu().double().tolist()
-        for (index, step, _), value in zip(pending, values, strict=True):
-            self.tape.losses.add(index, value)
-            if value - value != 0.0 and self.tape.first_nonfinite_loss is None:
-                self.tape.first_nonfinite_loss, self.tape.first_nonfinite_step = index, step
-        return float(values[-1])
 
     def _backward_ended(self) -> None:
         if self._window is None or not self._window.backwards:
@@ -392,8 +367,8 @@ class Watcher:
 
     def _watched_scale(self, original: Callable[..., Any], scaler: Any, outputs: Any) -> Any:
         result = original(scaler, outputs)
-        if isinstance(outputs, Tensor) and isinstance(result, Tensor) and result is not outputs:
-            self._scaled = {id(result): (weakref.ref(result), outputs.detach())}
+        if isinstance(outputs, Tensor) and isinstance(result, Tensor):
+            self._losses.scaled(result, outputs)
         return result
 
     def _watched_scheduler_step(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from evidence_samples import EMPTY, parameter, stale_head_evidence
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_contract import EMPTY, parameter, stale_head_evidence
 
 from weaklink.agent.brief import MAX_GROUPS, parameter_groups, render_brief
 from weaklink.agent.contract import RULES

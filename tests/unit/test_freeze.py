@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_contract import stale_head_evidence
+from evidence_samples import stale_head_evidence
 
 from weaklink.agent.advisors.playbook import Playbook
 from weaklink.agent.freeze import freeze

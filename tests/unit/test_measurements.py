@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from test_contract import stale_head_evidence
+from evidence_samples import stale_head_evidence
 
 from weaklink.agent.measurements import MEASUREMENTS, parse_key, take
 from weaklink.collector.evidence import Series

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_contract import stale_head_evidence
+from evidence_samples import stale_head_evidence
 
 from weaklink.agent.advisors.causes import CAUSES, QUESTIONS, REPAIRS
 from weaklink.agent.advisors.playbook import Playbook

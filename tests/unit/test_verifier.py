@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from test_contract import stale_head_evidence
+from evidence_samples import stale_head_evidence
 
 from weaklink.agent.advisors.playbook import Playbook
 from weaklink.agent.proposal import Mechanism, Prediction, Proposal

@@ -14,7 +14,9 @@ from weaklink.agent.cli.output import print_json
 from weaklink.collector.errors import InterpreterError, StorageError, SubjectError
 from weaklink.collector.evidence import Evidence, read_evidence
 from weaklink.collector.job import Job
-from weaklink.collector.workers import GRACE_SECONDS, missing_in, refusal, single_command, this_python
+from weaklink.collector.processes import missing_in, refusal, single_command
+from weaklink.collector.supervision import GRACE_SECONDS
+from weaklink.collector.workers import this_python
 
 
 def run(

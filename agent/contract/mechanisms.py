@@ -1,0 +1,112 @@
+"""Candidate causes: where they stand, what each predicts, and whether an experiment could tell them apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import combinations
+from typing import get_args
+
+from weaklink.agent.contract.families import BOUNDARY_OF, NONE
+from weaklink.agent.contract.values import agrees, finite_number, listed, quoted
+from weaklink.agent.measurements import take
+from weaklink.agent.proposal import Mechanism, Prediction, Proposal
+from weaklink.collector.evidence import BOUNDARIES, Evidence, Status
+
+_MEASURED_STATUSES = tuple(status for status in get_args(Status) if status != "not_measured")
+
+
+def mechanisms(proposal: Proposal, evidence: Evidence) -> Iterator[str]:
+    """As many mechanisms as are read, each once, each at the boundary of its family."""
+    ids = [mechanism.id for mechanism in proposal.mechanisms]
+    if proposal.outcome == "experiment" and not 2 <= len(ids) <= 3:
+        yield f"There are {len(ids)} mechanisms; an experiment needs two or three."
+    elif len(ids) > 3:
+        yield f"There are {len(ids)} mechanisms; at most three are read."
+    for name, count in Counter(ids).items():
+        if count > 1:
+            yield f"The mechanism {name} stands there {count} times; every id may be used once."
+    for mechanism in proposal.mechanisms:
+        yield from _mechanism_boundary(mechanism)
+
+
+def _mechanism_boundary(mechanism: Mechanism) -> Iterator[str]:
+    wanted = BOUNDARY_OF.get(mechanism.id)
+    stands = f"{mechanism.id} stands at {quoted(mechanism.boundary)}"
+    if wanted is None and mechanism.boundary not in (*BOUNDARIES, NONE):
+        yield f"{stands}, which is no boundary; use one of: {', '.join(BOUNDARIES)}."
+    if wanted is not None and mechanism.boundary != wanted:
+        yield f"{stands}; its family belongs to {wanted}."
+
+
+def lead(proposal: Proposal, evidence: Evidence) -> Iterator[str]:
+    """The first mechanism explains the first boundary and what must change and stay."""
+    if not proposal.mechanisms:
+        return
+    first = proposal.mechanisms[0]
+    if first.boundary != proposal.first_boundary:
+        stands = f"The first mechanism, {first.id}, stands at {quoted(first.boundary)}"
+        yield f"{stands}; it must explain first_boundary, which is {quoted(proposal.first_boundary)}."
+    expected = {prediction.measurement: prediction.expect for prediction in first.predictions}
+    for key in dict.fromkeys(proposal.must_change):
+        if expected.get(key) == "same":
+            yield f"must_change has {quoted(key)}, for which the first mechanism, {first.id}, predicts same."
+    for key in dict.fromkeys(proposal.must_stay_unchanged):
+        if expected.get(key, "same") != "same":
+            yield (
+                f"must_stay_unchanged has {quoted(key)}, for which the first mechanism, {first.id}, "
+                f"predicts {expected[key]}; it must predict same, or nothing."
+            )
+
+
+def predictions(proposal: Proposal, evidence: Evidence) -> Iterator[str]:
+    """Every mechanism predicts the same measurements, each once, in a way that can be judged."""
+    # Every mechanism answers for the same measurements: a rival that is silent about one could never be wrong there.
+    keys = [dict.fromkeys(p.measurement for p in mechanism.predictions) for mechanism in proposal.mechanisms]
+    asked = dict.fromkeys(key for own in (proposal.must_change, *keys) for key in own)
+    for mechanism, own in zip(proposal.mechanisms, keys, strict=True):
+        missing = [key for key in asked if key not in own]
+        if missing:
+            yield f"{mechanism.id} predicts nothing for: {listed(missing)}; every mechanism must predict each of them."
+        if len(own) < len(mechanism.predictions):
+            yield f"{mechanism.id} predicts the same measurement more than once; one prediction a measurement."
+        for prediction in mechanism.predictions:
+            yield from _prediction(mechanism, prediction, evidence)
+
+
+def _prediction(mechanism: Mechanism, prediction: Prediction, evidence: Evidence) -> Iterator[str]:
+    about = f"{mechanism.id} predicts {quoted(prediction.measurement)} {prediction.expect}"
+    if prediction.expect == "becomes":
+        if prediction.value is None:
+            yield f"{about}, but no value; give the value it becomes."
+        elif prediction.measurement.startswith("row[") and prediction.value not in _MEASURED_STATUSES:
+            yield f"{about} {quoted(prediction.value)}; a row becomes one of: {', '.join(_MEASURED_STATUSES)}."
+    elif prediction.expect in ("up", "down"):
+        observed = take(evidence, prediction.measurement)
+        if observed.taken and not finite_number(observed.value):
+            yield (
+                f"{about}, but on the observed run it is {quoted(observed.value)}, which has no up or down; "
+                "use same, different or becomes."
+            )
+
+
+def discrimination(proposal: Proposal, evidence: Evidence) -> Iterator[str]:
+    """Two mechanisms at least exclude each other somewhere."""
+    if not 2 <= len(proposal.mechanisms) <= 3:
+        return
+    sides = [{p.measurement: p for p in mechanism.predictions} for mechanism in proposal.mechanisms]
+    for one, other in combinations(sides, 2):
+        if any(exclusive(one[key], other[key]) for key in one if key in other):
+            return
+    yield (
+        "No two mechanisms exclude each other on any measurement, so the experiment cannot tell them apart; "
+        "at least one measurement must be, for example, same for one and up for another."
+    )
+
+
+def exclusive(one: Prediction, other: Prediction) -> bool:
+    """Whether no single outcome of a measurement can fulfil both predictions."""
+    kinds = {one.expect, other.expect}
+    if kinds == {"becomes"}:
+        return not agrees(one.value, other.value)
+    return kinds == {"up", "down"} or ("same" in kinds and len(kinds) == 2)
