@@ -133,7 +133,7 @@ def _record(run: Observation, entry: ParameterEntry) -> ParameterRecord:
     norm = next((s.before[entry.serial] for s in run.steps if entry.serial in s.before), None)
     first_order = min((o.order for o in run.optimizers), default=None)
     return ParameterRecord(
-        name=entry.name or next(iter(entry.paths_at_optimizer), f"unnamed #{entry.serial}"),
+        name=entry.name or _last_path(entry),
         shape=list(entry.shape),
         dtype=entry.dtype,
         requires_grad=entry.requires_grad,
@@ -154,6 +154,11 @@ def _record(run: Observation, entry: ParameterEntry) -> ParameterRecord:
         delta_net=run.net.get(entry.serial),
         norm=norm,
     )
+
+
+def _last_path(entry: ParameterEntry) -> str:
+    paths = sorted(path for path, _ in entry.places_at_optimizer)
+    return paths[0] if paths else f"unnamed #{entry.serial}"
 
 
 def _step_records(run: Observation) -> list[StepRecord]:

@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from weaklink.collector.interventions.base import Intervention
-from weaklink.collector.naming import same_slot
 from weaklink.collector.watch.optimizers import OptimizerEntry
 from weaklink.collector.watch.parameters import ParameterEntry
 
@@ -28,15 +27,16 @@ class OwnMissingParameters(Intervention):
 
     def attach(self, watcher: Watcher) -> None:
         self._watcher = watcher
-        self._checked: dict[int, int] = {}
+        self._checked: dict[int, tuple[int, int]] = {}
         watcher.before_step.append(self._own)
 
     def _own(self, optimizer: Optimizer) -> None:
-        # Nothing can newly be missing while no parameter was created and no optimizer built.
+        # Nothing can newly be missing while nothing was created, no optimizer built, and nothing unfrozen.
         entry, _ = self._watcher.optimizers.entry(optimizer, None, self._watcher.order)
-        if self._checked.get(entry.serial) == self._watcher.order:
+        state = (self._watcher.order, self._watcher.roots.trainable())
+        if self._checked.get(entry.serial) == state:
             return
-        self._checked[entry.serial] = self._watcher.order
+        self._checked[entry.serial] = state
         self._watcher.name_everything()
         stepping = [entry for entry, _ in self._watcher.optimizers.alive()]
         missing = [
@@ -75,7 +75,7 @@ class OwnMissingParameters(Intervention):
     def _namesake_group(self, entry: OptimizerEntry, parameter: ParameterEntry) -> int | None:
         for serial in entry.held:
             held = self._watcher.parameters.entries[serial]
-            if not held.in_model and same_slot(held.paths_at_optimizer, parameter.name):
+            if not held.in_model and held.places_at_optimizer & parameter.places:
                 return serial
         return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from weaklink.collector.evidence import Row, Site
-from weaklink.collector.naming import same_slot
 from weaklink.collector.rows.observation import Observation, names
 from weaklink.collector.watch.optimizers import OptimizerEntry
 from weaklink.collector.watch.parameters import ParameterEntry
@@ -93,11 +92,9 @@ def _model_is_trained(run: Observation, entry: ParameterEntry) -> bool:
 
 
 def _namesakes(run: Observation, entry: ParameterEntry) -> list[ParameterEntry]:
-    """Tensors an optimizer holds that stood where this one stands now."""
+    """Tensors an optimizer holds that stood where this one stands now: the same path of the same model object."""
     return [
-        held
-        for held in run.parameters
-        if held.owners and not held.in_model and same_slot(held.paths_at_optimizer, entry.name)
+        held for held in run.parameters if held.owners and not held.in_model and held.places_at_optimizer & entry.places
     ]
 
 
@@ -116,8 +113,11 @@ def _sites(run: Observation, missing: list[ParameterEntry]) -> list[Site]:
 
 
 def _builder(run: Observation, entry: ParameterEntry) -> OptimizerEntry | None:
+    """The optimizer that should hold it: the one with its replaced namesake, else the last one of the same model."""
     serials = {owner for held in _namesakes(run, entry) for owner in held.owners}
-    return next((o for o in run.optimizers if o.serial in serials), run.optimizers[0] if run.optimizers else None)
+    same_model = [o for o in run.optimizers if any(run.by_serial(held).root == entry.root for held in o.held)]
+    named = [o for o in run.optimizers if o.serial in serials]
+    return next(iter([*named, *reversed(same_model), *run.optimizers]), None)
 
 
 def _after(site: Site | None, entry: ParameterEntry, builder: OptimizerEntry | None) -> Site | None:
@@ -133,7 +133,7 @@ def _stale(run: Observation) -> Row:
     held = {serial for o in run.optimizers for serial in o.held}
     stale = [e for e in run.parameters if e.serial in held and not e.in_model and e.is_parameter]
     missing = run.unowned()
-    replaced = [e for e in stale if any(same_slot(e.paths_at_optimizer, m.name) for m in missing)]
+    replaced = [e for e in stale if any(e.places_at_optimizer & m.places for m in missing)]
     text = f"{len(stale)} of {len(held)} tensors in the optimizers are in no model"
     if replaced:
         text += f"; {len(replaced)} of them were replaced"

@@ -60,7 +60,7 @@ class OptimizerBook:
                 label = f"{entry.class_name}#{entry.serial}[{number}]"
                 if entry.serial not in parameter.owners:
                     parameter.owners.append(entry.serial)
-                    parameter.paths_at_optimizer = self._parameters.paths(parameter.serial)
+                    parameter.places_at_optimizer |= self._parameters.places(parameter.serial)
                 if label not in parameter.groups:
                     parameter.groups.append(label)
 

@@ -18,6 +18,10 @@ from weaklink.collector.evidence import GradientState, Site
 FIRST_GRADIENT_DIGEST_BYTES = 512 * 1024 * 1024
 
 
+# A dotted path, and the serial number of the outermost module it starts from: one place in one model.
+Place = tuple[str, int]
+
+
 @dataclass
 class ParameterEntry:
     """One parameter object. `order` counts creations of parameters and optimizers on one clock."""
@@ -32,7 +36,8 @@ class ParameterEntry:
     order: int | None = None
     name: str | None = None
     root: int | None = None
-    paths_at_optimizer: list[str] = field(default_factory=list)
+    places: frozenset[Place] = frozenset()
+    places_at_optimizer: frozenset[Place] = frozenset()
     requires_grad: bool = True
     in_model: bool = False
     ever_in_model: bool = False
@@ -61,6 +66,7 @@ class ParameterBook:
         self.entries: list[ParameterEntry] = []
         self._by_id: dict[int, ParameterEntry] = {}
         self._module_slots: dict[int, tuple[weakref.ref[nn.Module], Slot]] = {}
+        self._module_serials: dict[int, tuple[weakref.ref[nn.Module], int]] = {}
         self._parameter_slots: dict[int, list[Slot]] = {}
 
     def entry(self, tensor: Tensor) -> ParameterEntry:
@@ -90,21 +96,29 @@ class ParameterBook:
         """A module was put into another."""
         self._module_slots[id(child)] = (weakref.ref(child), Slot(weakref.ref(parent), name))
 
-    def paths(self, serial: int) -> list[str]:
-        """Dotted paths of a parameter from its outermost parents, by what registration showed: several when tied."""
-        return list(dict.fromkeys(self._path(slot) for slot in self._parameter_slots.get(serial, [])))
+    def places(self, serial: int) -> frozenset[Place]:
+        """Where a parameter hangs now, by what registration showed; several places when it is tied."""
+        found = (self._place(slot) for slot in self._parameter_slots.get(serial, []))
+        return frozenset(place for place in found if place is not None)
 
-    def _path(self, slot: Slot) -> str:
-        parts = [slot.name]
-        module = slot.parent()
+    def _place(self, slot: Slot) -> Place | None:
+        parts, module = [slot.name], slot.parent()
         # A module that registers itself below itself would never end.
         while module is not None and len(parts) < 64:
             known = self._module_slots.get(id(module))
-            if known is None or known[0]() is not module:
-                break
+            above = known[1].parent() if known is not None and known[0]() is module else None
+            if known is None or above is None:
+                return ".".join(reversed(parts)), self._module_serial(module)
             parts.append(known[1].name)
-            module = known[1].parent()
-        return ".".join(reversed(parts))
+            module = above
+        return None
+
+    def _module_serial(self, module: nn.Module) -> int:
+        known = self._module_serials.get(id(module))
+        if known is None or known[0]() is not module:
+            known = (weakref.ref(module), len(self._module_serials))
+            self._module_serials[id(module)] = known
+        return known[1]
 
     def alive(self) -> list[tuple[ParameterEntry, Tensor]]:
         """Entries whose object still exists."""
@@ -143,6 +157,10 @@ class RootBook:
     def alive(self) -> list[tuple[RootEntry, nn.Module]]:
         return [(entry, module) for entry in self.entries if (module := entry.ref()) is not None]
 
+    def trainable(self) -> int:
+        """How many parameters of the live roots are trainable now."""
+        return sum(tensor.requires_grad for _, module in self.alive() for tensor in module.parameters())
+
     def prefixes(self) -> dict[int, str]:
         """Prefix of parameter names by root: none where there is one root, else the class name, numbered when repeated.
 
@@ -178,6 +196,7 @@ def name_parameters(parameters: ParameterBook, roots: RootBook) -> None:
             entry.root = root.serial
             entry.in_model = entry.ever_in_model = True
             entry.requires_grad = tensor.requires_grad
+            entry.places = parameters.places(entry.serial)
             if entry.shape == () and not _uninitialized(tensor):
                 entry.shape = tuple(tensor.shape)
 

@@ -78,6 +78,17 @@ def test_a_layer_added_late_is_owned_from_the_step_it_appears(workers: Workers, 
     assert next(p for p in evidence.parameters if p.name == "4.weight").moved
 
 
+def test_what_is_unfrozen_later_is_owned_then(workers: Workers, script: Script) -> None:
+    text = training("if step == 9: model[0].requires_grad_(True)", steps=40).replace(
+        "optimizer = torch.optim.SGD(model.parameters()",
+        "model[0].requires_grad_(False)\noptimizer = torch.optim.SGD(model[2].parameters()",
+    )
+    evidence = treat(workers, script(text), horizon=40)
+    assert evidence.intervention is not None
+    assert evidence.intervention.changed == ["0.weight", "0.bias"]
+    assert "step 11" in evidence.intervention.detail
+
+
 def test_with_two_optimizers_a_replaced_layer_goes_to_the_one_that_held_it(workers: Workers, script: Script) -> None:
     text = (
         training("second.step()")

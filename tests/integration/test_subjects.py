@@ -99,6 +99,37 @@ def test_a_head_trained_alone_by_intent_is_suspected_at_most_and_asked_about(
     assert body["status"]["cause"] == "suspected"
 
 
+TWO_STAGES = """
+import torch
+from torch import nn
+
+def train(model, optimizer, steps):
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        {extra}
+    print(loss.item())
+
+torch.manual_seed(0)
+x = torch.randn(64, 4)
+y = (x[:, 0] > 0).long()
+first = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+train(first, torch.optim.SGD(first.parameters(), lr=0.5), 30)
+second = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+train(second, torch.optim.SGD(second[2].parameters(), lr=0.5), 80)
+"""
+
+
+def test_a_second_models_head_trained_alone_is_no_stale_optimizer(script: Script, weaklink: Weaklink) -> None:
+    """Its backbone has the names of the first model's; it is another model, and may be left out on purpose."""
+    script(TWO_STAGES.format(extra="pass"))
+    body = weaklink("diagnose", "train.py", "--json").json
+    assert body["first_divergence"]["status"] == "suspected"
+    assert body["where"][0]["line"] == TWO_STAGES.splitlines().index(TWO_STAGES.splitlines()[-1]) + 1
+
+
 def test_the_repaired_script_passes(script: Script, weaklink: Weaklink) -> None:
     text = STALE_HEAD.read_text()
     optimizer = next(line for line in text.splitlines() if "torch.optim.AdamW(" in line)
