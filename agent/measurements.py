@@ -147,7 +147,9 @@ def _steps(evidence: Evidence, _: str) -> Measured:
 
 
 def _first_rate(evidence: Evidence, _: str) -> Measured:
-    return Measured([*evidence.steps[0].lr]) if evidence.steps else Measured(reason="no optimizer step was sampled")
+    if not evidence.steps:
+        return Measured(reason="no optimizer step was sampled")
+    return Measured(", ".join(repr(rate) for rate in evidence.steps[0].lr))
 
 
 def _nothing(pattern: str) -> Measured:

@@ -6,10 +6,12 @@ this file. Names of boundaries, statuses and bases are fixed: see `docs/evidence
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticSerializationError
 
 from weaklink.collector.errors import EvidenceError
 
@@ -50,17 +52,9 @@ def _written_float(value: Any) -> Any:
     return number if _WORDS.get(text, text) == value else value
 
 
-def _text_to_value(value: Any) -> Any:
-    if not isinstance(value, list):
-        return _written_float(value)
-    read = [_written_float(item) for item in value]
-    return read if all(isinstance(item, (int, float)) for item in read) else value
-
-
+# No lists of floats: one read back from a record could not be told from a list of names such as "0.0".
 Float = Annotated[float, BeforeValidator(_written_float)]
-Value = Annotated[
-    bool | int | float | str | list[str] | list[int] | list[float] | None, BeforeValidator(_text_to_value)
-]
+Value = Annotated[bool | int | float | str | list[str] | list[int] | None, BeforeValidator(_written_float)]
 
 
 class Model(BaseModel):
@@ -297,8 +291,25 @@ def write_evidence(evidence: Evidence, path: Path) -> None:
         OSError: The folder cannot be written.
     """
     partial = path.with_name(path.name + ".part")
-    partial.write_text(evidence.model_dump_json(by_alias=True) + "\n", encoding="utf-8")
+    partial.write_text(_text(evidence) + "\n", encoding="utf-8")
     partial.replace(path)
+
+
+def _text(evidence: Evidence) -> str:
+    try:
+        return evidence.model_dump_json(by_alias=True)
+    except PydanticSerializationError:  # lone surrogates: a name or message with bytes that are no UTF-8
+        return json.dumps(_escaped(evidence.model_dump(mode="json", by_alias=True)), ensure_ascii=False)
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, list):
+        return [_escaped(item) for item in value]
+    if isinstance(value, dict):
+        return {_escaped(key): _escaped(item) for key, item in value.items()}
+    return value
 
 
 def read_evidence(path: Path) -> Evidence:

@@ -14,10 +14,12 @@ import json
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from weaklink.collector.errors import StorageError
 from weaklink.collector.job import GuardSettings
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -34,15 +36,16 @@ class Guard:
         self._free = tuple({*_FREE, self._scratch, os.path.realpath(settings.keep) + os.sep})
         self._touched: set[str] = set()
         self._created: tuple[str, ...] = ()
-        self._busy = False
+        self._thread = threading.local()
         self._events: dict[str, Callable[[tuple[Any, ...]], None]] = {
             "open": self._opened,
-            "os.remove": lambda args: self.before_write(args[0]),
+            "os.remove": lambda args: self._entry_goes(args[0]),
+            "os.rmdir": lambda args: self._folder_goes(args[0]),
             "os.truncate": lambda args: self.before_write(args[0]),
             "os.rename": self._renamed,
             "os.mkdir": lambda args: self._before_create(args[0]),
             "os.symlink": lambda args: self._before_create(args[1]),
-            "os.link": lambda args: self._before_create(args[1]),
+            "os.link": self._linked,
             "shutil.rmtree": self._tree_removed,
         }
 
@@ -66,13 +69,13 @@ class Guard:
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         handler = self._events.get(event)
-        if handler is None or self._busy:
+        if handler is None or getattr(self._thread, "busy", False):
             return
-        self._busy = True
+        self._thread.busy = True
         try:
             handler(args)
         finally:
-            self._busy = False
+            self._thread.busy = False
 
     def _opened(self, args: tuple[Any, ...]) -> None:
         path, mode, flags = args
@@ -87,8 +90,31 @@ class Guard:
             self.before_write(path, truncates)
 
     def _renamed(self, args: tuple[Any, ...]) -> None:
-        self.before_write(args[0])
-        self.before_write(args[1])
+        self._entry_goes(args[0])
+        self._entry_goes(args[1])
+
+    def _linked(self, args: tuple[Any, ...]) -> None:
+        self.before_write(args[0])  # a write to the new name is one to the old
+        self._before_create(args[1])
+
+    def _entry_goes(self, path: Any) -> None:
+        """A name is about to be removed, moved away or replaced: what stands there itself, not what it links to."""
+        place = _place(path)
+        if self._is_free(place) or place in self._touched:
+            return
+        if os.path.islink(place):
+            self._touched.add(place)
+            self._note({"relink": place, "target": os.readlink(place)})
+        elif os.path.isdir(place):
+            raise PermissionError(f"weaklink reruns may not move a folder outside their scratch copy: {place}")
+        else:
+            self.before_write(place)
+
+    def _folder_goes(self, path: Any) -> None:
+        place = _place(path)
+        if not self._is_free(place) and place not in self._touched:
+            self._touched.add(place)
+            self._note({"remake": place})
 
     def before_write(self, path: Any, truncates: bool = False) -> None:
         """Make a coming write harmless: break a link into the originals, or note the file in the journal."""
@@ -103,7 +129,7 @@ class Guard:
             return
         if os.path.isfile(real):
             self._keep.mkdir(parents=True, exist_ok=True)
-            copy = self._keep / str(len(self._touched))
+            copy = self._keep / f"{os.getpid()}-{len(self._touched)}"  # forked children note in the same journal
             shutil.copy2(real, copy)
             self._touched.add(real)
             self._note({"restore": real, "copy": str(copy)})
@@ -111,9 +137,9 @@ class Guard:
             self._will_create(real)
 
     def _before_create(self, path: Any) -> None:
-        real = os.path.realpath(os.fsdecode(path))
-        if not self._is_free(real) and real not in self._touched and not os.path.lexists(real):
-            self._will_create(real)
+        place = _place(path)
+        if not self._is_free(place) and place not in self._touched and not os.path.lexists(place):
+            self._will_create(place)
 
     def _is_free(self, real: str) -> bool:
         """Whether a path needs no note: in the scratch folder, a device, or below a folder this run made itself."""
@@ -142,23 +168,54 @@ class Guard:
             os.fsync(journal.fileno())
 
 
+def _place(path: Any) -> str:
+    """Where the name itself stands: links in the folders above it resolved, its own last part not."""
+    folder, name = os.path.split(os.path.abspath(os.fsdecode(path)))
+    return os.path.join(os.path.realpath(folder), name)
+
+
 def undo(journal: Path) -> list[str]:
     """Restore every file the journal names, newest first, and empty it. Returns the paths that had been written.
 
-    Called by the parent once the worker is gone; safe to call twice.
+    Called by the parent once the worker is gone; safe to call twice. What cannot be restored stays in the journal.
+
+    Raises:
+        StorageError: Some file could not be restored; all others were.
     """
     if not journal.exists():
         return []
     entries = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
     written: list[str] = []
+    failed: list[tuple[dict[str, str], OSError]] = []
     for entry in reversed(entries):
-        path = Path(entry.get("restore") or entry["delete"])
+        path = Path(next(entry[key] for key in ("restore", "delete", "relink", "remake") if key in entry))
         written.append(str(path))
-        if "restore" in entry:
-            shutil.copy2(entry["copy"], path)
-        elif path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        try:
+            _undo_one(entry, path)
+        except OSError as error:
+            failed.append((entry, error))
+    if failed:
+        journal.write_text("".join(json.dumps(entry) + "\n" for entry, _ in reversed(failed)), encoding="utf-8")
+        entry, first = failed[0]
+        raise StorageError(
+            f"A file that a rerun wrote could not be restored: {first.strerror}.",
+            about=str(first.filename or next(iter(entry.values()))),
+            hint=f"the originals of {len(failed)} files are kept in {journal.parent}; see {journal}.",
+        )
     journal.unlink()
     return written
+
+
+def _undo_one(entry: dict[str, str], path: Path) -> None:
+    if "remake" in entry:
+        path.mkdir(parents=True, exist_ok=True)
+    elif "restore" in entry:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(entry["copy"], path)
+    elif path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+    if "relink" in entry:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(entry["target"])

@@ -7,6 +7,7 @@ import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
@@ -57,7 +58,9 @@ class Instruments:
     def finish(self) -> None:
         """The script is over: bring everything to the host, and take the hooks away."""
         self.watcher.flush_losses()
-        self.watcher.name_everything()
+        # Models of a function are gone now, those of the module are not: what they were last stands.
+        if len(self.watcher.roots.alive()) == len(self.watcher.roots.entries):
+            self.watcher.name_everything()
         self.watcher.remove()
 
     def evidence(self, outcome: Outcome) -> Evidence:
@@ -178,7 +181,9 @@ def _step_records(run: Observation) -> list[StepRecord]:
 def sources(code: UserCode) -> list[SourceFile]:
     """Hashes of the user's own files that this process has executed."""
     for module in list(sys.modules.values()):
-        filename = getattr(module, "__file__", None)
+        # Not getattr: a lazy module would load itself, or raise.
+        names = object.__getattribute__(module, "__dict__") if isinstance(module, ModuleType) else {}
+        filename = names.get("__file__")
         if isinstance(filename, str):
             code.relative(filename)
     found: list[SourceFile] = []

@@ -5,6 +5,7 @@ A fresh `__main__` module, kept for good: pickling, `inspect.getsource`, worker 
 
 from __future__ import annotations
 
+import builtins
 import runpy
 import sys
 import types
@@ -61,7 +62,8 @@ def run_subject(subject: Subject, folder: Path) -> None:
     sys.path.insert(0, str(absolute.parent))
     main = types.ModuleType("__main__")
     main.__file__ = str(absolute)
-    main.__builtins__ = __builtins__  # type: ignore[attr-defined]
+    main.__builtins__ = builtins  # type: ignore[attr-defined]  # ours is a dictionary here, the script's a module
+    main.__annotations__ = {}
     main.__spec__ = None
     main.__loader__ = None
     sys.modules["__main__"] = main

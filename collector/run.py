@@ -115,9 +115,13 @@ class ScriptRun:
     def _raised(self, error: BaseException) -> None:
         where = self.code.site_of_traceback(error.__traceback__, f"{type(error).__name__} raised")
         self.outcome.ended, self.outcome.note, self.outcome.exit_code = "raised", None, 1
+        if isinstance(error, (OSError, ImportError)) and self._instruments is not None:
+            self._instruments.watcher.tape.phase = "between"  # a file or a package is no link of the chain
         message = self._without_scratch(str(error))[:2000]
         self.outcome.raised = RaisedException(type=type(error).__name__, message=message, where=where)
-        traceback.print_exception(type(error), error, _from_the_script_on(error.__traceback__, self.code))
+        # The script's own hook, where it has one: it may log the exception somewhere.
+        own = error.with_traceback(_from_the_script_on(error.__traceback__, self.code))
+        sys.excepthook(type(own), own, own.__traceback__)
 
     def _without_scratch(self, text: str) -> str:
         """The user's paths instead of the scratch copy's, which is gone when the message is read."""

@@ -21,19 +21,9 @@ COPY_TOTAL_BYTES = 256 * 1024 * 1024
 # A folder with more entries than this, or any after so many in all, is linked whole; writes into it are journaled.
 FOLDER_ENTRIES = 2000
 TOTAL_ENTRIES = 20_000
-_LEFT_OUT = frozenset(
-    {
-        ".git",
-        ".hg",
-        ".svn",
-        "__pycache__",
-        "incidents",
-        ".mypy_cache",
-        ".pytest_cache",
-        ".ruff_cache",
-        ".ipynb_checkpoints",
-    }
-)
+_NOISE = frozenset({"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints"})
+# At the top only: further down, `data/incidents` is somebody's data.
+_LEFT_OUT = frozenset({".git", ".hg", ".svn", "incidents"})
 _LINKED = frozenset({".venv", "venv", "node_modules", ".tox", "site-packages"})
 
 
@@ -56,7 +46,7 @@ class Scratch:
         self.original = original.resolve()
         self._leave_out = None if leave_out is None else leave_out.resolve()
         try:
-            self.base = Path(tempfile.mkdtemp(prefix="weaklink-"))
+            self.base = Path(tempfile.mkdtemp(prefix="weaklink-")).resolve()
         except OSError as error:
             raise StorageError(
                 f"No scratch folder can be made: {error.strerror}.",
@@ -98,7 +88,9 @@ class Scratch:
         with os.scandir(source) as listing:
             entries = sorted(listing, key=lambda entry: entry.name)
         for entry in entries:
-            if entry.name in _LEFT_OUT or Path(entry.path) in (self.base, self._leave_out):
+            if entry.name in _NOISE or Path(entry.path) in (self.base, self._leave_out):
+                continue
+            if source == self.original and entry.name in _LEFT_OUT:
                 continue
             self._entries -= 1
             here = target / entry.name

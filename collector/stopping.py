@@ -46,6 +46,7 @@ class Stopper:
         self._give_up = give_up
         self._asked: StopRun | None = None
         self._raised = 0
+        self._process = os.getpid()
         self.done = False
 
     def listen(self) -> None:
@@ -55,6 +56,10 @@ class Stopper:
             signal.signal(signal.SIGUSR1, self._signalled)
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._process:  # a child the script forked: it dies as it would have died
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
         if self.done:
             return
         if number == signal.SIGTERM:

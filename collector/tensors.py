@@ -118,6 +118,6 @@ def tensors_in(value: Any, depth: int = 4) -> Iterator[Tensor]:
     elif depth and isinstance(value, dict):
         for item in value.values():
             yield from tensors_in(item, depth - 1)
-    elif depth and hasattr(value, "__dataclass_fields__"):
+    elif depth and hasattr(type(value), "__dataclass_fields__"):
         for name in value.__dataclass_fields__:
             yield from tensors_in(getattr(value, name, None), depth - 1)

@@ -38,9 +38,9 @@ class OwnMissingParameters(Intervention):
             return
         self._checked[entry.serial] = state
         self._watcher.name_everything()
-        stepping = [entry for entry, _ in self._watcher.optimizers.alive()]
+        alive = [other for other, _ in self._watcher.optimizers.alive()]
         missing = [
-            (parameter, tensor) for parameter, tensor in self._missing() if self._belongs(entry, parameter, stepping)
+            (parameter, tensor) for parameter, tensor in self._missing() if self._belongs(entry, parameter, alive)
         ]
         for parameter, tensor in missing:
             group = self._group_for(optimizer, entry, parameter)
@@ -70,7 +70,8 @@ class OwnMissingParameters(Intervention):
         for candidate in all_:
             if self._namesake_group(candidate, parameter) is not None:
                 return candidate is entry
-        return entry is all_[0]
+        # One that never stepped, and does not now, would keep a parameter from the others for good.
+        return entry is next(candidate for candidate in all_ if candidate.steps or candidate is entry)
 
     def _namesake_group(self, entry: OptimizerEntry, parameter: ParameterEntry) -> int | None:
         for serial in entry.held:

@@ -32,7 +32,8 @@ class Placebo(Intervention):
         ]
         if not trainable:
             return
-        name, tensor = trainable[-1]
+        # An entry of zero has no last place: its neighbour is lost in the first update.
+        name, tensor = next((pair for pair in reversed(trainable) if bool((pair[1] != 0).any())), trainable[-1])
         with torch.no_grad():
             # Through .data, so that autograd's version counter does not see it; by position, for any memory layout.
             place = torch.unravel_index(tensor.detach().abs().argmax(), tensor.shape)

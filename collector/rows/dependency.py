@@ -51,7 +51,9 @@ def _reached(run: Observation) -> Row:
     # Re-entrant checkpoints hide their inner leaves from the graph: a received gradient counts as reached.
     missed = [e for e in expected if not e.reached and all(state == "missing" for state in e.states)]
     reached = len(expected) - len(missed)
-    owned = [e for e in missed if e.owners]
+    # Only where its optimizer stepped in a sampled window: with several optimizers one may be sampled by chance alone.
+    stepped = {sample.optimizer for sample in run.steps}
+    owned = [e for e in missed if stepped & set(e.owners) or (e.owners and not stepped)]
     text = f"{reached}/{len(expected)} expected parameters"
     if missed:
         text += f"; never reached: {names(missed)}"

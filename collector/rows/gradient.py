@@ -13,6 +13,8 @@ from weaklink.collector.watch.tape import Window
 # Pairs of steps, and windows, that must agree before "always" is said of a gradient.
 CONSUMPTIONS_FOR_ALWAYS = 2
 WINDOWS_FOR_ALWAYS = 5
+# A gradient scaler starts at 2**16 and halves at each overflow: after so many it multiplies by no more than one.
+SKIPS_BY_DESIGN = 16
 
 
 def rows(run: Observation) -> list[Row]:
@@ -153,7 +155,9 @@ def _broken(run: Observation, index: int, loss: float | None, broken: list[Param
     if loss is not None and math.isfinite(loss):
         text += f", while the loss was {loss:.6f}"
         # A gradient scaler overflows by design until its scale fits; skipping every step is the fault.
-        if (scaled and run.tape.steps == 0) or (not scaled and index == 1):
+        if (scaled and run.tape.steps == 0 and run.tape.scaler_skipped > SKIPS_BY_DESIGN) or (
+            not scaled and index == 1
+        ):
             status, basis = "fail", "exact"
         elif not scaled and not run.outgrown_steps():
             status = "suspected"

@@ -60,6 +60,11 @@ class Observation:
         before = [sample for sample in self.steps if sample.step < onset]
         return [s for s in before if joint(s.delta, learning) > joint(s.before, learning) > 0.0]
 
+    def reaches_other_leaves(self) -> bool:
+        """Whether a loss reaches leaves that are no parameters: inputs whose gradient the script wants."""
+        leaves = {leaf for b in self.backwards if b.graph for leaf in b.graph.leaves}
+        return any(not self.by_serial(leaf).is_parameter for leaf in leaves)
+
     def by_serial(self, serial: int) -> ParameterEntry:
         return self.parameters[serial]
 

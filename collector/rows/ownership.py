@@ -78,7 +78,10 @@ def _proven(run: Observation, entry: ParameterEntry) -> bool:
     if _namesakes(run, entry):
         return True
     after = [o for o in run.optimizers if entry.order is not None and o.order < entry.order]
-    return bool(after) and len(after) == len(run.optimizers) and _model_is_trained(run, entry)
+    if not after or len(after) < len(run.optimizers):
+        return False
+    # A whole model built again: then the optimizers hold nothing at all that a loss reaches.
+    return _model_is_trained(run, entry) or not any(e.owners for e in run.learning())
 
 
 def _model_is_trained(run: Observation, entry: ParameterEntry) -> bool:
@@ -168,10 +171,13 @@ def _unregistered(run: Observation) -> Row:
             text="learning tensors that no model owns",
             reason="no graph was walked",
         )
+    # Beside the layers that were called, in the same model object: registered, and perhaps left out on purpose.
+    models = {model for e in run.parameters if e.ever_in_model for _, model in e.places}
     loose = [
         e
         for e in run.parameters
         if e.serial in reached and e.is_parameter and not e.ever_in_model and not e.owners and e.requires_grad
+        if not models & {model for _, model in e.places}
     ]
     where = [e.created for e in loose[:3] if e.created]
     return Row(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weaklink.collector.evidence import Row
+from weaklink.collector.evidence import Row, Value
 from weaklink.collector.rows.observation import Observation
 from weaklink.collector.watch.tape import LossSample, TensorSummary
 
@@ -112,7 +112,7 @@ def _scale(inputs: TensorSummary | None) -> Row:
             reason="no floating-point input was seen" if inputs is None or inputs.mean is None else "no moments",
         )
     text = f"mean {inputs.mean:+.4f}, std {inputs.std:.4f}, max abs {inputs.max_abs:.4f}"
-    values: dict[str, bool | int | float | str | list[str] | list[int] | list[float] | None] = {
+    values: dict[str, Value] = {
         "mean": inputs.mean,
         "std": inputs.std,
         "max_abs": inputs.max_abs,

@@ -44,6 +44,16 @@ def _steps(run: Observation) -> Row:
             text=text + (", parameters are updated by hand" if run.moved_by_hand and not tape.steps else ""),
             values=dict(values),
         )
+    if not run.optimizers:
+        # Nobody asked for a step: gradients may be what the script is after (saliency), or its own update is broken.
+        wanted = run.reaches_other_leaves()
+        return Row(
+            id="UPDATE/steps",
+            status="evidence" if wanted else "suspected",
+            text=text + "; no optimizer was built, and no parameter moved",
+            values=dict(values),
+            where=[] if wanted or tape.last_backward_site is None else [tape.last_backward_site],
+        )
     return Row(
         id="UPDATE/steps",
         status="fail",
@@ -60,7 +70,7 @@ def _scaler(run: Observation) -> Row:
         return Row(
             id="UPDATE/scaler", status="not_measured", text="gradient scaler", reason="the script steps without one"
         )
-    skipped = asked - run.tape.steps_asked
+    skipped = run.tape.scaler_skipped
     text = f"{asked} steps asked of the scaler, {skipped} skipped"
     # A few skips at the start find the scale; that is by design.
     return Row(
@@ -90,7 +100,12 @@ def _rate(run: Observation) -> Row:
         status="fail" if zero else "evidence",
         basis="exact" if zero else None,
         text=text + (f": zero at every one of {run.tape.steps} steps" if zero else ""),
-        values={"first": first, "last": last, "highest": highest, "scheduler_steps": run.tape.scheduler_steps},
+        values={
+            "first": _list(first),
+            "last": _list(last),
+            "highest": highest,
+            "scheduler_steps": run.tape.scheduler_steps,
+        },
         where=[*scheduled, *built] if zero else [],
         step=1 if zero else None,
     )

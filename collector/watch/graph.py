@@ -64,7 +64,7 @@ def walk(loss: Tensor, parameters: ParameterBook, read_saved: bool) -> GraphSamp
             sample.truncated = True
             break
         leaf = getattr(node, "variable", None)
-        if isinstance(leaf, Tensor) and node.name() == "torch::autograd::AccumulateGrad":
+        if isinstance(leaf, Tensor) and _is(node, "torch::autograd::AccumulateGrad"):
             sample.leaves.add(parameters.entry(leaf).serial)
         if _is(node, "LogSoftmaxBackward0") and _fed_by(node, "SoftmaxBackward0"):
             sample.softmax_into_log_softmax = True
@@ -78,7 +78,8 @@ def walk(loss: Tensor, parameters: ParameterBook, read_saved: bool) -> GraphSamp
 
 
 def _is(node: Any, name: str) -> bool:
-    return bool(node.name() == name)
+    # A custom Function's node is its `ctx`: the user may have put a `name` of their own there.
+    return callable(node.name) and bool(node.name() == name)
 
 
 def _fed_by(node: Any, name: str) -> bool:
@@ -89,7 +90,7 @@ def _fed_by(node: Any, name: str) -> bool:
             return False
         if _is(inner, name):
             return True
-        if inner.name() not in _SHAPE_ONLY or not inner.next_functions:
+        if not any(_is(inner, name) for name in _SHAPE_ONLY) or not inner.next_functions:
             return False
         inner = inner.next_functions[0][0]
     return False
@@ -98,7 +99,7 @@ def _fed_by(node: Any, name: str) -> bool:
 def _read_loss(node: Any) -> LossSample | None:
     try:
         with torch.no_grad():
-            return loss_sample(node)
+            return loss_sample(node) if callable(node.name) else None
     except (RuntimeError, AttributeError, IndexError):
         # A saved tensor that was freed or changed in place: the row will say "not measured".
         return None

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from weaklink.collector.tensors import differ, norms
 from weaklink.collector.watch.optimizers import OptimizerEntry
-from weaklink.collector.watch.parameters import ParameterBook
+from weaklink.collector.watch.parameters import ParameterBook, is_lazy
 
 # Frozen tensors are copied too, to prove that they stay; above this many entries only trainable ones are.
 FROZEN_ENTRIES_LIMIT = 50_000_000
@@ -40,6 +40,8 @@ class Movement:
         total = 0
         for entry, tensor in self._parameters.alive():
             if entry.in_model and tensor.requires_grad and tensor.device.type != "meta":
+                if is_lazy(tensor):
+                    continue
                 total += tensor.numel()
                 if total > BY_HAND_ENTRIES_LIMIT:
                     break
@@ -50,7 +52,9 @@ class Movement:
         pairs = [
             (tensor.detach(), self._at_first_backward[entry.serial])
             for entry, tensor in self._parameters.alive()
-            if entry.serial in self._at_first_backward and tensor.shape == self._at_first_backward[entry.serial].shape
+            if entry.serial in self._at_first_backward
+            and entry.reached
+            and tensor.shape == self._at_first_backward[entry.serial].shape
         ]
         return any(differ(pairs)) if pairs else None
 
@@ -72,6 +76,8 @@ class Movement:
         frozen, skipped = 0, 0
         for entry, tensor in self._parameters.alive():
             if not (entry.in_model or entry.serial in held) or tensor.device.type == "meta":
+                continue
+            if is_lazy(tensor):
                 continue
             if not tensor.requires_grad:
                 frozen += tensor.numel()
@@ -115,7 +121,8 @@ class Movement:
             if entry.serial in self._initial and tensor.shape == self._initial[entry.serial].shape
         ]
         with torch.no_grad():
-            lengths = norms([now - first for _, now, first in pairs])
+            # The script may have moved its model since, `model.cpu()` at the end being the usual way.
+            lengths = norms([now.to(first.device) - first for _, now, first in pairs])
         return {serial: length for (serial, _, _), length in zip(pairs, lengths, strict=True)}
 
 

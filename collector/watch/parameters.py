@@ -9,7 +9,6 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from weaklink.collector.evidence import GradientState, Site
@@ -77,7 +76,7 @@ class ParameterBook:
         made = ParameterEntry(
             serial=len(self.entries),
             ref=weakref.ref(tensor),
-            shape=tuple(tensor.shape) if not _uninitialized(tensor) else (),
+            shape=tuple(tensor.shape) if not is_lazy(tensor) else (),
             dtype=str(tensor.dtype).removeprefix("torch."),
             is_parameter=isinstance(tensor, nn.Parameter),
             requires_grad=tensor.requires_grad,
@@ -197,9 +196,11 @@ def name_parameters(parameters: ParameterBook, roots: RootBook) -> None:
             entry.in_model = entry.ever_in_model = True
             entry.requires_grad = tensor.requires_grad
             entry.places = parameters.places(entry.serial)
-            if entry.shape == () and not _uninitialized(tensor):
+            if entry.shape == () and not is_lazy(tensor):
                 entry.shape = tuple(tensor.shape)
 
 
-def _uninitialized(tensor: Any) -> bool:
-    return isinstance(tensor, (torch.nn.parameter.UninitializedParameter,))
+def is_lazy(tensor: Any) -> bool:
+    """Whether it is a parameter or buffer of a lazy module that has not run yet: it has no shape to read."""
+    lazy = (nn.parameter.UninitializedParameter, nn.parameter.UninitializedBuffer)
+    return isinstance(tensor, lazy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from weaklink.collector.evidence import GradientState
-from weaklink.collector.tensors import dense, digest, exactly_zero, norms
+from weaklink.collector.tensors import dense, digest, exactly_zero, nonfinite, norms
 from weaklink.collector.watch.parameters import FIRST_GRADIENT_DIGEST_BYTES, ParameterBook, ParameterEntry
 
 
@@ -32,10 +32,12 @@ def read_gradients(parameters: ParameterBook, with_digests: bool) -> dict[int, t
     found = _with_gradient(parameters)
     gradients = [gradient for _, gradient in found]
     lengths, zero = norms(gradients), exactly_zero(gradients)
+    # A norm overflows where every entry is finite: only then are the entries asked.
+    doubtful = [index for index, length in enumerate(lengths) if length - length != 0.0]
+    broken = dict(zip(doubtful, nonfinite([gradients[index] for index in doubtful]), strict=True))
     result: dict[int, tuple[GradientState, float | None]] = {}
-    for (entry, _), length, is_zero in zip(found, lengths, zero, strict=True):
-        finite = length - length == 0.0
-        state: GradientState = "zero" if is_zero else "nonzero" if finite else "nonfinite"
+    for index, ((entry, _), length, is_zero) in enumerate(zip(found, lengths, zero, strict=True)):
+        state: GradientState = "zero" if is_zero else "nonfinite" if broken.get(index, False) else "nonzero"
         result[entry.serial] = (state, length)
     for entry, tensor in parameters.alive():
         if entry.in_model and tensor.requires_grad and entry.serial not in result:

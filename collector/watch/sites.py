@@ -66,17 +66,19 @@ class UserCode:
         return self._of_frames(sys._getframe(1), what, innermost=False)
 
     def _of_frames(self, frame: FrameType | None, what: str, innermost: bool) -> Site | None:
-        found: Site | None = None
+        # The script's own `main()` call at module level says nothing, the function it calls does; a constructor alone
+        # says less than the line that calls it.
+        best: dict[str, Site] = {}
         while frame is not None:
             name = self.relative(frame.f_code.co_filename)
             if name is not None:
-                # The script's own `main()` call at module level says nothing; the function it calls does.
-                if innermost or found is None or frame.f_code.co_name != "<module>":
-                    found = Site(file=name, line=frame.f_lineno, what=what)
+                site = Site(file=name, line=frame.f_lineno, what=what)
                 if innermost:
-                    return found
+                    return site
+                kind = frame.f_code.co_name if frame.f_code.co_name in ("<module>", "__init__") else "function"
+                best[kind] = site
             frame = frame.f_back
-        return found
+        return best.get("function") or best.get("<module>") or best.get("__init__")
 
     def site_of_traceback(self, trace: TracebackType | None, what: str) -> Site | None:
         """The innermost frame of the user's code in a traceback."""

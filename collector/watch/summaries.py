@@ -24,12 +24,14 @@ def summarize(tensor: Tensor) -> TensorSummary:
     values = dense(tensor)
     if not values.is_floating_point() or values.numel() == 0 or values.numel() > SUMMARY_LIMIT:
         return summary
-    if values.device.type == "meta":
+    if values.device.type == "meta" or values.is_nested:
         return summary
     with torch.no_grad():
         wide = values.double() if values.device.type != "mps" else values.float()
         finite = torch.isfinite(wide).all()
-        stats = torch.stack([wide.mean(), wide.std(correction=0), wide.abs().max(), finite.to(wide.dtype)]).tolist()
+        stats = torch.stack(
+            [wide.mean(), wide.std(correction=1 if wide.numel() > 1 else 0), wide.abs().max(), finite.to(wide.dtype)]
+        ).tolist()
         summary.mean, summary.std, summary.max_abs, summary.finite = stats[0], stats[1], stats[2], bool(stats[3])
         if values.dim() == 2 and values.shape[0] > 1:
             still = (values == values[:1]).all(dim=0)
@@ -75,8 +77,10 @@ def _nll(node: Any) -> LossSample:
         if len(counts) <= CLASS_LIMIT:
             sample.class_counts = {label: int(count) for label, count in enumerate(counts.tolist()) if count}
     classes_last = log_probabilities if log_probabilities.dim() == 2 else log_probabilities.movedim(1, -1)
-    picked = classes_last.double().gather(-1, target.clamp(min=0).unsqueeze(-1)).squeeze(-1)
-    weights = torch.ones_like(picked) if weight is None else weight.detach().double()[target.clamp(min=0)]
+    # An ignored target may be any number (255): as an index it would end a CUDA context.
+    index = torch.where(kept, target, torch.zeros_like(target))
+    picked = classes_last.double().gather(-1, index.unsqueeze(-1)).squeeze(-1)
+    weights = torch.ones_like(picked) if weight is None else weight.detach().double()[index]
     # torch.where, not a product: an ignored position may hold log(0), and 0 * inf is NaN.
     total = -torch.where(kept, picked * weights, torch.zeros_like(picked)).sum()
     if sample.reduction == "mean":

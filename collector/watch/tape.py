@@ -141,6 +141,7 @@ class Tape:
     steps_asked: int = 0
     steps: int = 0
     scaler_asked: int = 0
+    scaler_skipped: int = 0
     scheduler_steps: int = 0
     scheduler_site: Site | None = None
     backward_without_graph: Site | None = None

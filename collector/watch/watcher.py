@@ -8,10 +8,12 @@ number of ours; a test compares what the script prints bitwise.
 from __future__ import annotations
 
 import functools
+import sys
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.amp
@@ -33,7 +35,21 @@ from weaklink.collector.watch.sites import UserCode
 from weaklink.collector.watch.summaries import summarize
 from weaklink.collector.watch.tape import BackwardSample, ForwardSample, StepSample, Tape, Window
 
+_OPTIMIZER_FILE = Optimizer.profile_hook_step.__code__.co_filename
 _LIVE_MODES = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
+
+
+Callable_ = TypeVar("Callable_", bound=Callable[..., Any])
+
+
+def _unseen_by_warnings(function: Callable_) -> Callable_:
+    """Take this frame out of what `warnings.warn(stacklevel=2)` counts, so that it still names the user's line.
+
+    Python leaves out frames of its import system, known by these two words in the file name.
+    """
+    plain: Any = function
+    plain.__code__ = plain.__code__.replace(co_filename="<weaklink, as importlib._bootstrap>")
+    return function
 
 
 @dataclass(frozen=True)
@@ -77,12 +93,14 @@ class Watcher:
 
     def install(self) -> None:
         """Put all hooks in place. Call before the script imports anything."""
+        # torch tells a script that compiles a module about hooks: ours, which skip whatever is being compiled.
+        warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
         for handle in (
             register_optimizer_step_pre_hook(self._guarded(self._step_begins)),
             register_optimizer_step_post_hook(self._guarded(self._step_ended)),
             register_optimizer_step_post_hook(self.step_finished),
             module_hooks.register_module_forward_pre_hook(self._forward_begins),
-            module_hooks.register_module_forward_hook(self._forward_ended, always_call=True),
+            module_hooks.register_module_forward_hook(self._forward_ended, with_kwargs=True, always_call=True),
             module_hooks.register_module_parameter_registration_hook(self._guarded(self._parameter_registered)),
             module_hooks.register_module_module_registration_hook(self._guarded(self._module_registered)),
         ):
@@ -105,6 +123,7 @@ class Watcher:
         original = owner.__dict__[name]
 
         @functools.wraps(original)
+        @_unseen_by_warnings
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             return around(original, *args, **kwargs)
 
@@ -176,7 +195,7 @@ class Watcher:
     # -- forward ---------------------------------------------------------------------------------------------------
 
     def _forward_begins(self, module: nn.Module, args: Any) -> None:
-        if torch.compiler.is_compiling():
+        if _is_traced():
             return
         depth = getattr(self._thread, "depth", 0)
         self._thread.depth = depth + 1
@@ -194,20 +213,25 @@ class Watcher:
                 listener(module)
         self.tape.forwards += 1
 
-    def _forward_ended(self, module: nn.Module, args: Any, output: Any) -> None:
-        if torch.compiler.is_compiling():
+    def _forward_ended(self, module: nn.Module, args: Any, *rest: Any) -> None:
+        # (kwargs, output); after an exception torch leaves the kwargs out.
+        kwargs, output = rest if len(rest) == 2 else ({}, rest[-1])
+        if _is_traced():
             return
         self._thread.depth = max(getattr(self._thread, "depth", 1) - 1, 0)
-        if self._thread.depth == 0 and self.tape.phase == "evaluation":
+        raised = output is None and sys.exc_info()[0] is not None
+        if self._thread.depth == 0 and self.tape.phase == "evaluation" and not raised:
             self.tape.phase = "between"
         if self._thread.depth == 0 and self._window is not None and torch.is_grad_enabled():
-            self._guarded(self._root_ended)(module, args, output)
+            self._guarded(self._root_ended)(module, (args, kwargs), output)
 
     def _root_ended(self, module: nn.Module, args: Any, output: Any) -> None:
         root, window = self.roots.entry(module), self._window
         if root is None or window is None or len(window.forwards) >= 8:
             return
         inputs, outputs = list(tensors_in(args)), list(tensors_in(output))
+        if any(_is_transformed(tensor) for tensor in inputs + outputs):
+            return  # inside vmap, grad and their like a tensor has no values to read
         floating = next((tensor for tensor in outputs if tensor.is_floating_point()), None)
         if self.tape.outputs_digest is None and floating is not None and not self.tape.backwards:
             self.tape.inputs_digest = digest_all(inputs)
@@ -230,6 +254,7 @@ class Watcher:
 
     # -- backward --------------------------------------------------------------------------------------------------
 
+    @_unseen_by_warnings
     def _watched_backward(self, original: Callable[..., Any], tensors: Any, *args: Any, **kwargs: Any) -> Any:
         # A re-entrant call (activation checkpointing) is part of the outer one.
         if self._backward_depth or torch.compiler.is_compiling():
@@ -279,6 +304,8 @@ class Watcher:
         for entry in self.parameters.entries:
             if entry.serial in leaves:
                 entry.reached = True
+                if entry.is_parameter and not entry.in_model:
+                    entry.places = self.parameters.places(entry.serial)
             elif entry.reached is None and entry.in_model:
                 entry.reached = False
 
@@ -291,17 +318,20 @@ class Watcher:
             sample.gradients = read_gradients(self.parameters, with_digests=first)
             self._first_gradients_read = True
 
+    @_unseen_by_warnings
     def _watched_grad(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not self._backward_depth:
             self.tape.gradient_calls += 1
         return original(*args, **kwargs)
 
+    @_unseen_by_warnings
     def _watched_packing(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._packing_hooks_seen = True
         return original(*args, **kwargs)
 
     # -- optimizers ------------------------------------------------------------------------------------------------
 
+    @_unseen_by_warnings
     def _watched_add_param_group(self, original: Callable[..., Any], optimizer: Optimizer, group: Any) -> Any:
         result = original(optimizer, group)
         self._guarded(self._groups_changed)(optimizer)
@@ -315,6 +345,9 @@ class Watcher:
         self.optimizers.read_groups(entry, optimizer.param_groups)
 
     def _step_begins(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        # A step inside a step (`super().step()`, an optimizer around another) is part of the outer one.
+        if _inside_another_step():
+            return
         self.tape.phase = "step"
         self.tape.steps_asked += 1
         self.tape.last_step_site = self.code.site("step called")
@@ -332,6 +365,8 @@ class Watcher:
             self.movement.before(optimizer, entry)
 
     def _step_ended(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if _inside_another_step():
+            return
         self.tape.phase = "between"
         self.tape.steps += 1
         entry, _ = self.optimizers.entry(optimizer, None, self.order + 1)
@@ -358,19 +393,27 @@ class Watcher:
 
     def step_finished(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         """Registered last, unguarded: a horizon stops the run from here."""
+        if _inside_another_step():
+            return
         for listener in self.after_step:
             listener(optimizer)
 
+    @_unseen_by_warnings
     def _watched_scaler_step(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self.tape.scaler_asked += 1
-        return original(*args, **kwargs)
+        asked = self.tape.steps_asked
+        result = original(*args, **kwargs)
+        self.tape.scaler_skipped += self.tape.steps_asked == asked
+        return result
 
+    @_unseen_by_warnings
     def _watched_scale(self, original: Callable[..., Any], scaler: Any, outputs: Any) -> Any:
         result = original(scaler, outputs)
         if isinstance(outputs, Tensor) and isinstance(result, Tensor):
             self._losses.scaled(result, outputs)
         return result
 
+    @_unseen_by_warnings
     def _watched_scheduler_step(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         # A subclass that calls its parent's step counts once.
         if not getattr(self._thread, "in_scheduler", False):
@@ -391,6 +434,26 @@ def _scheduler_classes() -> list[type]:
         for value in vars(lr_scheduler).values()
         if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler) and "step" in vars(value)
     ]
+
+
+def _inside_another_step() -> bool:
+    """Whether two of torch's wrappers of `step` are on the stack: a count of our own would be off after a raise."""
+    frame, found = sys._getframe(1), 0
+    while frame is not None and found < 2:
+        code = frame.f_code
+        found += code.co_name == "wrapper" and code.co_filename == _OPTIMIZER_FILE
+        frame = frame.f_back  # type: ignore[assignment]
+    return found > 1
+
+
+def _is_traced() -> bool:
+    """Whether the call is being recorded by a compiler: what our hooks read would become part of the program."""
+    return torch.compiler.is_compiling() or bool(torch._C._get_tracing_state())
+
+
+def _is_transformed(tensor: Tensor) -> bool:
+    check = getattr(torch._C._functorch, "is_functorch_wrapped_tensor", None)
+    return check is not None and bool(check(tensor))
 
 
 def _live(module: nn.Module) -> bool:

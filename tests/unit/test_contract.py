@@ -586,7 +586,6 @@ VALUE = st.one_of(
     TEXT,
     st.sampled_from(["nan", "sNaN123", "1e400", "-Infinity", "0x1", "pass", "fail"]),
     st.lists(st.integers(), max_size=3),
-    st.lists(st.floats(), max_size=20),
     st.lists(st.text(max_size=4), max_size=3),
 )
 PREDICTIONS = st.lists(st.builds(Prediction, measurement=KEY, expect=st.from_type(Direction), value=VALUE), max_size=5)
