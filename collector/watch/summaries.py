@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from weaklink.collector.tensors import dense
+from weaklink.collector.tensors import dense, digest
 from weaklink.collector.watch.tape import LossSample, TensorSummary
 
 # Statistics read the tensor once in float64; larger ones are described by shape alone.
@@ -69,6 +69,7 @@ def _nll(node: Any) -> LossSample:
         _REDUCTIONS.get(int(node._saved_reduction), "?"),
         tuple(log_probabilities.shape),
         summarize(target),
+        digest(target),
         ignored=int((~kept).sum()),
     )
     flat = target[kept].flatten()
@@ -94,7 +95,8 @@ def _nll(node: Any) -> LossSample:
 
 def _regression(node: Any, kind: str, element: Any) -> LossSample:
     outputs, target = node._saved_self.detach(), node._saved_target.detach()
-    sample = LossSample(kind, _REDUCTIONS.get(int(node._saved_reduction), "?"), tuple(outputs.shape), summarize(target))
+    reduction = _REDUCTIONS.get(int(node._saved_reduction), "?")
+    sample = LossSample(kind, reduction, tuple(outputs.shape), summarize(target), digest(target))
     for name in ("_saved_weight", "_saved_pos_weight"):
         if getattr(node, name, None) is not None:
             return sample

@@ -46,6 +46,7 @@ class LossSample:
     reduction: str
     output_shape: tuple[int, ...]
     target: TensorSummary
+    target_digest: str | None
     class_counts: dict[int, int] | None = None
     ignored: int = 0
     by_hand: float | None = None

@@ -298,6 +298,8 @@ class Watcher:
                 sample.graph.leaves |= graph.leaves
         if sample.graph is not None:
             self._note_reached(sample.graph.leaves)
+            if index == 1 and sample.graph.losses:
+                self.tape.targets_digest = sample.graph.losses[0].target_digest
         self._window.backwards.append(sample)
 
     def _note_reached(self, leaves: set[int]) -> None:

@@ -173,6 +173,12 @@ def test_the_evidence_lies_beside_the_record(stale_head: Diagnosed) -> None:
     assert read_evidence(path) == stale_head.incident.evidence
 
 
+def test_the_first_batch_is_fingerprinted_whole(stale_head: Diagnosed) -> None:
+    prints = [rerun(stale_head, role).fingerprint for role in ("control", "treatment")]
+    assert None not in prints[0].model_dump().values()
+    assert prints[0] == prints[1]
+
+
 def test_show_check_and_terminal_agree(stale_head: Diagnosed) -> None:
     folder = str(stale_head.incident.folder)
     shown = call("show", folder, cwd=stale_head.folder)
