@@ -6,6 +6,7 @@ machine's versions, the batch, the measured values.
 
 from __future__ import annotations
 
+import posixpath
 from typing import Any
 
 from weaklink.agent.proposal import Proposal
@@ -16,7 +17,7 @@ from weaklink.collector.job import Pins
 
 CLAIM_SCHEMA = "weaklink.claim/1"
 CONTEXT_SCHEMA = "weaklink.context/1"
-# A change must exceed the placebo's by this factor: the spike behind the rule is in docs/verification.md.
+# A change must exceed the placebo's by this factor (docs/verification.md).
 FLOOR_FACTOR = 10
 
 
@@ -39,7 +40,7 @@ def _claim(evidence: Evidence, proposal: Proposal, horizon: int, pins: Pins) -> 
     body["cited"] = [{"row": citation.row, "field": citation.field} for citation in proposal.cited]
     return {
         "schema": CLAIM_SCHEMA,
-        "subject": evidence.subject.model_dump(mode="json"),
+        "subject": evidence.subject.model_dump(mode="json") | {"name": claimed_name(evidence)},
         "proposal": body,
         "sources": [s.model_dump(mode="json") for s in evidence.sources if not _absolute(s.path)],
         "seeds": pins.model_dump(mode="json"),
@@ -49,9 +50,18 @@ def _claim(evidence: Evidence, proposal: Proposal, horizon: int, pins: Pins) -> 
     }
 
 
+def claimed_name(evidence: Evidence) -> str:
+    """The script by the path its source has in the run's folder, however it was typed."""
+    typed = posixpath.normpath(evidence.subject.name.replace("\\", "/"))
+    inside = [source.path for source in evidence.sources if not _absolute(source.path)]
+    matching = [path for path in inside if typed == path or typed.endswith("/" + path)]
+    return max(matching, key=len, default=typed)
+
+
 def _context(evidence: Evidence, proposal: Proposal) -> dict[str, Any]:
     return {
         "schema": CONTEXT_SCHEMA,
+        "subject": evidence.subject.name,
         "environment": evidence.environment.model_dump(mode="json"),
         "fingerprint": evidence.fingerprint.model_dump(mode="json"),
         "cited": [citation.model_dump(mode="json") for citation in proposal.cited],

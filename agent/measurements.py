@@ -149,7 +149,8 @@ def _steps(evidence: Evidence, _: str) -> Measured:
 def _first_rate(evidence: Evidence, _: str) -> Measured:
     if not evidence.steps:
         return Measured(reason="no optimizer step was sampled")
-    return Measured(", ".join(repr(rate) for rate in evidence.steps[0].lr))
+    rates = evidence.steps[0].lr
+    return Measured(rates[0] if len(rates) == 1 else ", ".join(repr(rate) for rate in rates))
 
 
 def _nothing(pattern: str) -> Measured:

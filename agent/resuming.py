@@ -34,6 +34,12 @@ def check_resumable(incident: Incident, options: Options) -> tuple[Evidence, Pro
             about=about,
             hint=f"read it with `weaklink show {about}`, or diagnose again for a new one.",
         )
+    if not (frozen.claim["sources"] or frozen.context["outside_sources"]):
+        raise UsageError(
+            "The frozen claim names no source, so nothing says that this is the same script.",
+            about=about,
+            hint="diagnose again where the script is.",
+        )
     changed = changed_sources(frozen, options.folder)
     if changed:
         raise UsageError(
@@ -45,9 +51,9 @@ def check_resumable(incident: Incident, options: Options) -> tuple[Evidence, Pro
 
 
 def changed_sources(frozen: Frozen, folder: Path) -> list[str]:
-    """Files of the claim that are missing in the folder or have other bytes now."""
+    """Files of the claim, and those outside its folder, that are missing or have other bytes now."""
     changed = []
-    for source in frozen.claim["sources"]:
+    for source in (*frozen.claim["sources"], *frozen.context["outside_sources"]):
         try:
             now = hashlib.sha256((folder / source["path"]).read_bytes()).hexdigest()
         except OSError:

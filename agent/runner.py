@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +24,7 @@ OFFLINE_TRACKERS = {
 }
 # A rerun finds in the cache whatever the observed run fetched.
 OFFLINE_HUBS = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
-DENSE_RERUN_STEPS = 5
+HASH_SEED = "0"
 
 
 @dataclass
@@ -35,7 +34,6 @@ class RunRecord:
     evidence: Evidence | None
     result: JobResult
     files_written: list[str] = field(default_factory=list)
-    evidence_sha256: str | None = None
 
     @property
     def problem(self) -> str | None:
@@ -78,10 +76,11 @@ class Runner:
         incidents: Path | None = None,
     ) -> None:
         self.subject, self.folder = subject, folder.resolve()
-        self.pins = Pins()
+        environment = base_environment(HASH_SEED)
+        self.pins = Pins(hash=environment["PYTHONHASHSEED"])
         self._logs, self._deadline, self._progress = logs, deadline, progress
         self._task, self._user_code = task, user_code
-        self._workers = Workers(python, base_environment(self.pins.hash))
+        self._workers = Workers(python, environment)
         self._fresh = subject.kind == "script" and needs_fresh_interpreter(self.folder / subject.name)
         if not self._fresh:
             self._workers.start()  # imports torch while the folder is copied
@@ -119,12 +118,11 @@ class Runner:
             folder=self._scratch.folder,
             evidence=evidence,
             horizon=horizon,
-            horizon_backwards=horizon,
+            horizon_backwards=_in_backwards(horizon, observed),
             deadline=self._deadline,
             intervention=intervention,
             intervention_parameters=parameters,
             keep_initial=rerun,
-            every_step_until=DENSE_RERUN_STEPS,
             pins=self.pins,
             guard=self._scratch.guard,
             environment=self._environment(rerun),
@@ -141,7 +139,7 @@ class Runner:
         if evidence.exists():
             record.evidence = read_evidence(evidence)
             record.evidence.subject = self.subject
-            record.evidence_sha256 = hashlib.sha256(evidence.read_bytes()).hexdigest()
+            record.evidence.files_written = written
         elif not rerun and not result.interrupted:
             raise self._nothing_measured(record)
         return record
@@ -181,3 +179,11 @@ class Runner:
     ) -> None:
         self._workers.close()
         self._scratch.close()
+
+
+def _in_backwards(horizon: int | None, observed: Evidence | None) -> int | None:
+    """The horizon of a run that never steps, in backward calls: as many a step as the observed run made."""
+    if horizon is None or observed is None:
+        return None
+    outcome = observed.outcome
+    return horizon * max(1, -(-outcome.backwards // max(1, outcome.steps)))

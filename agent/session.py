@@ -33,7 +33,8 @@ from weaklink.agent.reporters.text import printable
 from weaklink.agent.runner import Runner, RunRecord
 from weaklink.agent.verdict import IncidentStatus
 from weaklink.agent.verifier import Reruns, judge, status_of
-from weaklink.collector.evidence import Evidence, Subject, Value
+from weaklink.collector.errors import WeaklinkError
+from weaklink.collector.evidence import Evidence, Subject, Value, write_evidence
 from weaklink.collector.job import Pins
 
 ATTEMPTS = 3
@@ -153,8 +154,6 @@ class Session:
         )
 
     def _observed(self, evidence: Evidence, record: RunRecord) -> None:
-        from weaklink.collector.evidence import write_evidence
-
         write_evidence(evidence, self.folder / "evidence.json")
         self.writer.append(
             "evidence.observed",
@@ -173,6 +172,8 @@ class Session:
         )
 
     def _conclude(self, evidence: Evidence, runner: Runner | None, interrupted: bool) -> Finished:
+        if not _measured(evidence) and interrupted:
+            return self._close(IncidentStatus(), 130, "interrupted before anything was measured")
         if not _measured(evidence):
             self._close(IncidentStatus(), 130 if interrupted else 2, _why_nothing(evidence))
             raise NothingMeasuredError.of(evidence, self.folder)
@@ -228,7 +229,11 @@ class Session:
                 {"role": role, "intervention": intervention, "parameters": parameters, "horizon": horizon}
             )
             self.writer.append("rerun.started", started)
-            record = runner.rerun(role, evidence, horizon, intervention, parameters)  # type: ignore[arg-type]
+            try:
+                record = runner.rerun(role, evidence, horizon, intervention, parameters)  # type: ignore[arg-type]
+            except WeaklinkError as error:
+                self._close(IncidentStatus(cause="suspected"), error.exit_code, f"the {role} rerun failed: {error}")
+                raise
             runs[role] = record.evidence
             self._finished(role, record)
             if record.result.interrupted:

@@ -47,8 +47,12 @@ def judge(proposal: Proposal, reruns: Reruns) -> Verdict:
         return _unjudged(proposal, "not_applicable", text, applied=False)
     keys = list(dict.fromkeys(_keys(proposal)))
     unstable = [key for key in keys if not _bitwise(take(reruns.control, key), take(reruns.control_again, key))]
-    if (ended := _ended_early(reruns.control, reruns.treatment)) is not None:
-        return _unjudged(proposal, "inconclusive", ended, applied=True)
+    for name, run in (("second control", reruns.control_again), ("treated rerun", reruns.treatment)):
+        if (ended := _ended_otherwise(name, run, reruns.control)) is not None:
+            return _unjudged(proposal, "inconclusive", ended, applied=True)
+    if reruns.placebo is None or reruns.placebo.intervention is None or not reruns.placebo.intervention.applied:
+        text = "the placebo changed nothing, so there is no noise floor"
+        return _unjudged(proposal, "inconclusive", text, applied=True)
     outcomes = [_judge_one(m, p, reruns, unstable) for m in proposal.mechanisms for p in m.predictions]
     stays = [_judge_stay(key, reruns, unstable) for key in proposal.must_stay_unchanged]
     mechanisms = _judge_mechanisms(proposal, reruns, outcomes, stays)
@@ -103,11 +107,17 @@ def _unjudged(proposal: Proposal, status: MechanismStatus, reason: str, applied:
     )
 
 
-def _ended_early(control: Evidence, treatment: Evidence) -> str | None:
-    """A treated rerun that raised, was killed or timed out while its control did not measures something else."""
-    before, after = control.outcome.ended, treatment.outcome.ended
-    if before != after and after in ("killed", "raised", "deadline", "interrupted"):
-        return f"the treated rerun ended differently from its control ({after} instead of {before})"
+def _ended_otherwise(name: str, run: Evidence, control: Evidence) -> str | None:
+    """A rerun that raised, was killed or timed out while the control did not measures something else.
+
+    Two that a deadline cut, at different steps, cannot be compared either.
+    """
+    before, after = control.outcome, run.outcome
+    broken = ("killed", "raised", "deadline", "interrupted")
+    if before.ended != after.ended and (before.ended in broken or after.ended in broken):
+        return f"the {name} ended differently from the control ({after.ended} instead of {before.ended})"
+    if after.ended == "deadline" and before.backwards != after.backwards:
+        return "the deadline cut the reruns at different steps: give them more time or a shorter horizon"
     return None
 
 

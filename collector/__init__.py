@@ -1,5 +1,5 @@
 """Everything that touches torch or the user's code: observing, the ledger's rows, interventions, workers.
 
 Importing this package loads no torch. The agent imports only its torch-free modules (`evidence`, `catalogue`, `errors`,
-`subject`, `job`, `workers`, `scratch`); a test holds that line.
+`job`, `processes`, `supervision`, `workers`, `scratch`); a test holds that line.
 """

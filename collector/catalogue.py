@@ -14,10 +14,6 @@ from weaklink.collector.errors import InterventionError
 from weaklink.collector.evidence import Boundary, Model, Value
 
 
-class NoParameters(Model):
-    """An entry without parameters."""
-
-
 class ParameterGlob(Model):
     """Shell-style pattern over parameter names, such as `head.*`."""
 

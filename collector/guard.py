@@ -1,10 +1,10 @@
 """No side effects outside the scratch folder: what a rerun writes elsewhere is noted first and undone afterwards.
 
-Two mechanisms. Links inside the scratch folder (large inputs are linked, not copied) are broken before the first write.
+Two mechanisms. Links inside the scratch folder (large inputs are linked) are broken before a write.
 Writes that leave the folder, by an absolute path, are journaled: the old file is copied aside, a new one is marked for
 deletion; `undo` restores both once the worker is gone, however it ended. Python's audit events see `open`, `os.remove`,
-`os.rename` and their like; torch's own C++ writer raises none, so `torch.save` is told apart. Not seen: files written
-by other C libraries (HDF5, SQLite) by an absolute path outside the folder.
+`os.rename` and their like; torch's own C++ writer raises none, so `torch.save` is told apart. Not seen: files that
+other native libraries (HDF5, safetensors) write; where that reaches a linked original, `Scratch.settle` finds it.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Guard:
             "os.remove": lambda args: self._entry_goes(args[0]),
             "os.rmdir": lambda args: self._folder_goes(args[0]),
             "os.truncate": lambda args: self.before_write(args[0]),
+            "sqlite3.connect": lambda args: self.before_write(args[0]),
             "os.rename": self._renamed,
             "os.mkdir": lambda args: self._before_create(args[0]),
             "os.symlink": lambda args: self._before_create(args[1]),
@@ -57,15 +58,17 @@ class Guard:
         """Call once torch is imported: its writer opens files where no audit event is raised."""
         import torch
 
-        original = torch.save
+        torch.save = self._watched_writer(torch.save)
+        torch.jit.save = self._watched_writer(torch.jit.save)
 
+    def _watched_writer(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def save(obj: object, f: Any, *args: Any, **kwargs: Any) -> None:
             if isinstance(f, (str, os.PathLike)):
                 self.before_write(f)
             original(obj, f, *args, **kwargs)
 
-        torch.save = save
+        return save
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         handler = self._events.get(event)
@@ -74,6 +77,10 @@ class Guard:
         self._thread.busy = True
         try:
             handler(args)
+        except PermissionError:
+            raise  # a refusal of ours
+        except (TypeError, ValueError, OSError):
+            pass  # nothing that names a file: a descriptor, which was opened by name before, or a database in memory
         finally:
             self._thread.busy = False
 
@@ -130,7 +137,7 @@ class Guard:
         if os.path.isfile(real):
             self._keep.mkdir(parents=True, exist_ok=True)
             copy = self._keep / f"{os.getpid()}-{len(self._touched)}"  # forked children note in the same journal
-            shutil.copy2(real, copy)
+            _copy_aside(real, copy)
             self._touched.add(real)
             self._note({"restore": real, "copy": str(copy)})
         elif not os.path.lexists(real):
@@ -166,6 +173,15 @@ class Guard:
             journal.write(json.dumps(entry) + "\n")
             journal.flush()
             os.fsync(journal.fileno())
+
+
+def _copy_aside(original: str, copy: Path) -> None:
+    try:
+        shutil.copy2(original, copy)
+    except OSError as error:
+        raise PermissionError(
+            f"weaklink reruns may not write {original}: no copy of it could be kept ({error.strerror})"
+        ) from error
 
 
 def _place(path: Any) -> str:

@@ -72,9 +72,11 @@ class Instruments:
             watcher.parameters.entries,
             watcher.optimizers.entries,
             task=self._job.task,
+            whole=outcome.ended in ("completed", "exited"),
             raised=raised.where if raised else None,
             raised_text=f"{raised.type}: {raised.message[:200]}" if raised else None,
             net=watcher.movement.net(),
+            loose_moved=watcher.movement.loose_moved(),
             moved_by_hand=watcher.movement.moved_without_step() if not tape.steps else None,
         )
         problems = list(tape.problems)

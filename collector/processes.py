@@ -29,6 +29,15 @@ entry.{call}
 """
 
 
+def cannot_start(python: str, error: OSError) -> InterpreterError:
+    """The error for an interpreter that is none."""
+    return InterpreterError(
+        f"This Python cannot be started: {error.strerror}.",
+        about=python,
+        hint="give the path of an interpreter with --python.",
+    )
+
+
 def missing_in(python: str, out: str, err: str) -> InterpreterError:
     """The error for an interpreter that could not start our side, from what it printed."""
     for line in out.splitlines():
@@ -133,9 +142,7 @@ class FreshProcess(Process):
                 start_new_session=True,
             )
         except OSError as error:
-            raise InterpreterError(
-                f"This Python cannot be started: {error.strerror}.", about=python, hint="give another with --python."
-            ) from error
+            raise cannot_start(python, error) from error
         self.pid = self._popen.pid
         assert self._popen.stdout is not None
         self.output = os.dup(self._popen.stdout.fileno())

@@ -6,6 +6,7 @@ it sets, and the instruments are put in place at that moment. In a fork of the s
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -68,7 +69,6 @@ class ScriptRun:
             raise self._refused
         self.stopper.listen()
         code = self._call_script()
-        self.stopper.done = True
         if self._instruments is not None:
             self._instruments.finish()
         self.write()
@@ -90,7 +90,10 @@ class ScriptRun:
 
     def _call_script(self) -> int:
         try:
-            run_subject(self.job.subject, self.job.folder)
+            try:
+                run_subject(self.job.subject, self.job.folder)
+            finally:
+                self.stopper.done = True  # a signal from here on comes too late to stop anything
         except StopRun as stop:
             self._ended_by(stop)
             return 0
@@ -178,23 +181,23 @@ class ScriptRun:
         )
 
 
-def run_job(job: Job) -> int:
-    """Run a job in this process, exit handlers included. Returns the exit code for the process."""
-    code = ScriptRun(job).run()
-    try:
-        run_exit_handlers()
-    except BaseException:
-        traceback.print_exc()
-    return code
-
-
 def run_job_and_leave(job: Job, refused: Path) -> None:
-    """Worker entry: never returns. A refusal of ours is written to `refused` as one line of JSON."""
+    """Worker entry: never returns. A refusal of ours is written to `refused` as one line of JSON.
+
+    The user's own run (no guard) ends as Python ends it; a rerun leaves at once, after the exit handlers.
+    """
     try:
-        leave(run_job(job))
+        code = ScriptRun(job).run()
+        if job.guard is None:
+            sys.exit(code)
+        with contextlib.suppress(Exception):
+            run_exit_handlers()
+        leave(code)
     except WeaklinkError as error:
         body = {"class": type(error).__name__, "message": error.message, "about": error.about, "hint": error.hint}
         refused.write_text(json.dumps(body), encoding="utf-8")
+    except SystemExit:
+        raise
     except BaseException:
         traceback.print_exc()
     leave(70)
@@ -204,7 +207,7 @@ def _exit_code(stop: SystemExit) -> int:
     if stop.code is None:
         return 0
     if isinstance(stop.code, int):
-        return stop.code
+        return stop.code & 0xFF  # what the operating system keeps of it
     print(stop.code, file=sys.stderr)
     return 1
 

@@ -16,8 +16,8 @@ from weaklink.collector.errors import StorageError
 from weaklink.collector.guard import undo
 from weaklink.collector.job import GuardSettings
 
-COPY_FILE_BYTES = 4 * 1024 * 1024
-COPY_TOTAL_BYTES = 256 * 1024 * 1024
+COPY_FILE_BYTES = 32 * 1024 * 1024
+COPY_TOTAL_BYTES = 512 * 1024 * 1024
 # A folder with more entries than this, or any after so many in all, is linked whole; writes into it are journaled.
 FOLDER_ENTRIES = 2000
 TOTAL_ENTRIES = 20_000
@@ -33,6 +33,14 @@ class FileState:
 
     size: int
     modified: int
+
+
+def _state(path: str) -> FileState:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return FileState(-1, -1)
+    return FileState(found.st_size, found.st_mtime_ns)
 
 
 class Scratch:
@@ -58,6 +66,7 @@ class Scratch:
         self.journal = self.base / "journal.jsonl"
         self.keep = self.base / "keep"
         self._before: dict[str, FileState] = {}
+        self._linked: dict[str, FileState] = {}
 
     @property
     def guard(self) -> GuardSettings:
@@ -72,6 +81,7 @@ class Scratch:
         for folder in (self.folder.parent, self.temporary):
             shutil.rmtree(folder, ignore_errors=True)
         self.temporary.mkdir(parents=True)
+        self._linked = {}
         self._budget, self._entries = COPY_TOTAL_BYTES, TOTAL_ENTRIES
         try:
             self._copy(self.original, self.folder)
@@ -116,6 +126,7 @@ class Scratch:
         size = entry.stat().st_size
         if size > COPY_FILE_BYTES or size > self._budget or not os.access(entry.path, os.R_OK):
             os.symlink(entry.path, target)
+            self._linked[entry.path] = _state(entry.path)
             return
         self._budget -= size
         shutil.copy2(entry.path, target)
@@ -125,15 +136,26 @@ class Scratch:
         for folder, _, files in os.walk(self.folder):
             for name in files:
                 path = os.path.join(folder, name)
-                state = os.lstat(path)
-                found[os.path.relpath(path, self.folder)] = FileState(state.st_size, state.st_mtime_ns)
+                found[os.path.relpath(path, self.folder)] = _state(path)
         return found
 
     def settle(self) -> list[str]:
-        """After a run: undo what it wrote outside, and list what it wrote, inside (relative) and outside (absolute)."""
+        """After a run: undo what it wrote outside, and list what it wrote, inside (relative) and outside (absolute).
+
+        Raises:
+            StorageError: A file could not be restored, or a native library wrote through a link into an original.
+        """
         now = self._listing() if self.folder.exists() else {}
         inside = sorted(path for path, state in now.items() if self._before.get(path) != state)
-        return [path for path in inside if "__pycache__" not in path] + undo(self.journal)
+        outside = undo(self.journal)
+        harmed = [path for path, state in self._linked.items() if _state(path) != state]
+        if harmed:
+            raise StorageError(
+                "A run wrote through a link into a file of yours, by a library that Python does not see.",
+                about=", ".join(harmed[:5]),
+                hint="restore it; keep files that the script writes apart from its large inputs, or run it elsewhere.",
+            )
+        return [path for path in inside if "__pycache__" not in path] + outside
 
     def close(self) -> None:
         """Remove the folder for good."""

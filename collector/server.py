@@ -42,19 +42,21 @@ def serve(descriptor: int) -> None:
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    running: set[int] = set()
     while True:
         ready, _, _ = select.select([channel.fileno(), reader], [], [])
         if reader in ready:
             os.read(reader, 4096)
-            _reap(channel)
+            running -= _reap(channel)
         if channel.fileno() in ready:
             message, descriptors, _, _ = socket.recv_fds(channel, MESSAGE_BYTES, 4)
             if not message:
+                _end(running)
                 return
-            _start(channel, json.loads(message), descriptors, (reader, writer))
+            running.add(_start(channel, json.loads(message), descriptors, (reader, writer)))
 
 
-def _start(channel: socket.socket, request: dict[str, Any], descriptors: list[int], wakeup: tuple[int, int]) -> None:
+def _start(channel: socket.socket, request: dict[str, Any], descriptors: list[int], wakeup: tuple[int, int]) -> int:
     child = os.fork()
     if child == 0:
         signal.set_wakeup_fd(-1)
@@ -65,6 +67,14 @@ def _start(channel: socket.socket, request: dict[str, Any], descriptors: list[in
     for descriptor in descriptors:
         os.close(descriptor)
     channel.send(json.dumps({"started": child}).encode())
+    return child
+
+
+def _end(running: set[int]) -> None:
+    """The command line is gone, perhaps killed: no run of its goes on without it."""
+    for child in running:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, signal.SIGKILL)
 
 
 def _become_worker(request: dict[str, Any], descriptors: list[int]) -> None:
@@ -81,12 +91,14 @@ def _become_worker(request: dict[str, Any], descriptors: list[int]) -> None:
     run_job_and_leave(Job.model_validate(request["job"]), Path(request["refused"]))
 
 
-def _reap(channel: socket.socket) -> None:
+def _reap(channel: socket.socket) -> set[int]:
+    ended: set[int] = set()
     while True:
         try:
             child, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return
+            return ended
         if child == 0:
-            return
+            return ended
+        ended.add(child)
         channel.send(json.dumps({"exited": child, "status": status}).encode())

@@ -25,7 +25,7 @@ class RunOutput:
     """Drains a run's output: all of it hashed and counted, the first megabytes kept, the last lines at hand."""
 
     def __init__(self, log: Path) -> None:
-        self._file = log.open("wb")
+        self._file = log.open("wb", buffering=0)  # so that it can be followed while the run goes on
         self._hash = hashlib.sha256()
         self.bytes = 0
         self._tail = b""
@@ -130,8 +130,10 @@ class Supervisor:
             self._tell(getattr(signal, "SIGUSR1", signal.SIGTERM))
 
     def _tell(self, number: int) -> None:
+        """Tell the run's own process alone: its data loaders are closed by its unwinding; dying first, they'd raise."""
         self._told = time.monotonic()
-        self._signal(number)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self._process.pid, number)
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

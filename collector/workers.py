@@ -19,25 +19,21 @@ from typing import Any
 from weaklink.collector.errors import InterpreterError
 from weaklink.collector.evidence import EVIDENCE_SCHEMA
 from weaklink.collector.job import Job, JobResult
-from weaklink.collector.processes import BOOT, ForkedProcess, FreshProcess, Process, missing_in, refusal
+from weaklink.collector.processes import (
+    BOOT,
+    ForkedProcess,
+    FreshProcess,
+    Process,
+    cannot_start,
+    missing_in,
+    refusal,
+)
 from weaklink.collector.supervision import GRACE_SECONDS, Progress, Supervisor
 
 START_SECONDS = 180.0
 
 # What torch and its libraries read once, when they are loaded: set by a script, they need an interpreter of their own.
-_READ_AT_IMPORT = (
-    "OMP_",
-    "MKL_",
-    "OPENBLAS_",
-    "KMP_",
-    "GOMP_",
-    "CUDA_",
-    "PYTORCH_",
-    "TORCH_",
-    "NCCL_",
-    "ROCR_",
-    "HIP_",
-)
+_READ_AT_IMPORT = ("OMP_", "MKL_", "OPENBLAS_", "KMP_", "GOMP_", "CUDA_", "PYTORCH_", "TORCH", "NCCL_", "ROCR_", "HIP_")
 
 
 def needs_fresh_interpreter(script: Path) -> bool:
@@ -89,11 +85,7 @@ class Workers:
                 env=self.environment,
             )
         except OSError as error:
-            raise InterpreterError(
-                f"This Python cannot be started: {error.strerror}.",
-                about=self.python,
-                hint="give the path of an interpreter with --python.",
-            ) from error
+            raise cannot_start(self.python, error) from error
         finally:
             theirs.close()
         self._channel = ours
@@ -155,7 +147,7 @@ class Workers:
         result = Supervisor(process, job, log, progress).until_the_end()
         if refused.exists():
             raise refusal(refused)
-        if result.exit_code == 3 and '"missing"' in result.output_tail:
+        if result.exit_code == 3 and isinstance(process, FreshProcess) and not job.evidence.exists():
             raise missing_in(self.python, result.output_tail, "")
         return result
 
@@ -187,7 +179,8 @@ class Workers:
 def base_environment(hash_seed: str) -> dict[str, str]:
     """The user's own environment, with the hash seed fixed and no byte code written beside their sources."""
     environment = dict(os.environ)
-    environment["PYTHONHASHSEED"] = environment.get("PYTHONHASHSEED", hash_seed)
+    if environment.get("PYTHONHASHSEED", "random") == "random":
+        environment["PYTHONHASHSEED"] = hash_seed
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment.setdefault("PYTHONUNBUFFERED", "1")
     return environment

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from typing import Annotated, NoReturn
 
 import typer
@@ -179,6 +181,7 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Run one command; every error becomes its exit code, and with `--json` one object."""
+    _end_as_interrupted()
     wants_json = "--json" in arguments[: arguments.index("--")] if "--" in arguments else "--json" in arguments
     try:
         result = typer.main.get_command(app).main(arguments, prog_name="weaklink", standalone_mode=False)
@@ -193,6 +196,17 @@ def run(arguments: list[str]) -> int:
         if isinstance(error, _click_exception()):
             return _report(_usage(error), wants_json)
         return _bug(error, wants_json)
+
+
+def _end_as_interrupted() -> None:
+    """SIGTERM and SIGHUP end as Ctrl-C does: the run is told, what it wrote is undone, the record is closed."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name) and threading.current_thread() is threading.main_thread():
+            signal.signal(getattr(signal, name), interrupt)
 
 
 class _Interrupted(WeaklinkError):

@@ -24,14 +24,15 @@ class Placebo(Intervention):
     def attach(self, watcher: Watcher) -> None:
         watcher.at_first_forward.append(self._nudge)
 
-    def _nudge(self, module: nn.Module) -> None:
+    def _nudge(self, module: nn.Module) -> bool:
+        """Done once a root with something trainable was called; a frozen backbone may come first."""
         trainable = [
             (name, tensor)
             for name, tensor in module.named_parameters()
             if tensor.requires_grad and tensor.is_floating_point() and tensor.numel()
         ]
         if not trainable:
-            return
+            return False
         # An entry of zero has no last place: its neighbour is lost in the first update.
         name, tensor = next((pair for pair in reversed(trainable) if bool((pair[1] != 0).any())), trainable[-1])
         with torch.no_grad():
@@ -42,3 +43,4 @@ class Placebo(Intervention):
         self.report.applied = True
         self.report.changed = [name]
         self.report.detail = "one unit in the last place on one entry"
+        return True

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from weaklink.collector.evidence import Row, Site
 from weaklink.collector.rows.observation import Observation, names
 from weaklink.collector.watch.parameters import ParameterEntry
-from weaklink.collector.watch.tape import Window
+from weaklink.collector.watch.tape import BackwardSample, StepSample, Window
 
 # Pairs of steps, and windows, that must agree before "always" is said of a gradient.
 CONSUMPTIONS_FOR_ALWAYS = 2
@@ -91,8 +91,23 @@ def _consumptions(run: Observation) -> Iterator[tuple[Site | None, int, bool]]:
             between = [backward for later in windows[start + 1 : position + 1] for backward in later.backwards]
             consumed = _nonzero_consumed(windows[start], sample.optimizer)
             if between and consumed:
-                kept = all(consumed <= set(backward.left_over) for backward in between)
+                kept = _untouched(consumed, sample_before(windows[start], sample.optimizer), between)
                 yield between[0].site, windows[start + 1].step, kept
+
+
+def sample_before(window: Window, optimizer: int) -> StepSample:
+    """The optimizer's last step in that window."""
+    return next(step for step in reversed(window.steps) if step.optimizer == optimizer)
+
+
+def _untouched(consumed: set[int], step: StepSample, between: list[BackwardSample]) -> bool:
+    """Whether what the step consumed is still there, bit for bit, at the next backward, and never cleared after it.
+
+    A script that scales its gradients down instead of clearing them keeps a momentum there, on purpose.
+    """
+    first = between[0].left_over
+    same = all(serial in first and first[serial] == step.left.get(serial) for serial in consumed)
+    return same and all(consumed <= set(backward.left_over) for backward in between)
 
 
 def _nonzero_consumed(window: Window, optimizer: int) -> set[int]:
@@ -136,6 +151,18 @@ def _finite(run: Observation, learning: list[ParameterEntry]) -> Row:
     )
 
 
+def _recovered(run: Observation, index: int) -> bool:
+    """Whether a later sampled backward gave finite gradients only."""
+    later = [b for b in run.backwards if b.index > index and b.gradients]
+    return any(all(state != "nonfinite" for state, _ in b.gradients.values()) for b in later)
+
+
+def _consumed(run: Observation) -> bool:
+    """Whether the first step took non-finite gradients: a loss scale kept by hand skips such a step, as it should."""
+    first = next(run.steps, None)
+    return first is None or (first.gradient_norm is not None and not math.isfinite(first.gradient_norm))
+
+
 def ends_nonfinite(run: Observation) -> bool:
     """Whether the loss turned non-finite after an update and stayed so, and no step before it outgrew its parameters.
 
@@ -155,11 +182,10 @@ def _broken(run: Observation, index: int, loss: float | None, broken: list[Param
     if loss is not None and math.isfinite(loss):
         text += f", while the loss was {loss:.6f}"
         # A gradient scaler overflows by design until its scale fits; skipping every step is the fault.
-        if (scaled and run.tape.steps == 0 and run.tape.scaler_skipped > SKIPS_BY_DESIGN) or (
-            not scaled and index == 1
-        ):
+        by_design = scaled and (run.tape.steps or run.tape.scaler_skipped <= SKIPS_BY_DESIGN)
+        if not by_design and (scaled or (index == 1 and _consumed(run))):
             status, basis = "fail", "exact"
-        elif not scaled and not run.outgrown_steps():
+        elif not scaled and not run.outgrown_steps() and not _recovered(run, index):
             status = "suspected"
     elif ends_nonfinite(run):
         status = "suspected"

@@ -20,10 +20,13 @@ class Observation:
     parameters: list[ParameterEntry]
     optimizers: list[OptimizerEntry]
     task: str | None = None
+    # Whether the script came to its own end: what it did not do yet, it might still have done otherwise.
+    whole: bool = True
     raised: Site | None = None
     raised_text: str | None = None
     net: dict[int, float] = field(default_factory=dict)
     moved_by_hand: bool | None = None
+    loose_moved: set[int] = field(default_factory=set)
 
     @property
     def backwards(self) -> Iterator[BackwardSample]:

@@ -177,7 +177,7 @@ def _unregistered(run: Observation) -> Row:
         e
         for e in run.parameters
         if e.serial in reached and e.is_parameter and not e.ever_in_model and not e.owners and e.requires_grad
-        if not models & {model for _, model in e.places}
+        if not models & {model for _, model in e.places} and e.serial not in run.loose_moved
     ]
     where = [e.created for e in loose[:3] if e.created]
     return Row(

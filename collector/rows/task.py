@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from weaklink.collector.evidence import Row, Value
 from weaklink.collector.rows.observation import Observation
 from weaklink.collector.watch.tape import LossSample, TensorSummary
@@ -66,21 +68,23 @@ def _finite(run: Observation, inputs: TensorSummary | None) -> Row:
     if inputs is None:
         return _unseen("TASK/finite", "finite inputs", inputs, None)
     broken = [
-        (window.step, forward)
+        (window, forward)
         for window in run.tape.windows
         for forward in window.forwards
         if any(not summary.finite for summary in forward.inputs)
     ]
     if not broken:
         return Row(id="TASK/finite", status="pass", text="every sampled input is finite", values={"finite": True})
-    step, forward = broken[0]
-    # A mask of minus infinity, or a gap the model fills itself, is no fault: what comes out decides.
-    spoiled = forward.output is not None and not forward.output.finite
+    window, forward = broken[0]
+    step = window.step
+    # A mask of minus infinity, or a gap the model fills itself, is no fault: what comes of it in the loss decides.
+    losses = [backward.loss for backward in window.backwards if backward.loss is not None]
+    spoiled = any(not math.isfinite(loss) for loss in losses)
     return Row(
         id="TASK/finite",
         status="fail" if spoiled else "evidence",
         basis="exact" if spoiled else None,
-        text=f"non-finite inputs at step {step}" + (", and the model's output with them" if spoiled else ""),
+        text=f"non-finite inputs at step {step}" + (", and the loss with them" if spoiled else ""),
         values={"finite": False},
         where=[forward.site] if forward.site else [],
         step=step,
@@ -136,7 +140,9 @@ def _supervised(run: Observation) -> Row:
         )
     total = sum(_size(loss) for _, loss in samples)
     ignored = sum(loss.ignored for _, loss in samples)
-    empty = total > 0 and ignored == total
+    # An auxiliary loss may have nothing to supervise in the batches that were sampled: every loss must be empty.
+    others = any(not loss.kind.startswith("cross entropy") for b in run.backwards if b.graph for loss in b.graph.losses)
+    empty = total > 0 and ignored == total and not others
     return Row(
         id="TASK/supervised",
         status="fail" if empty else "pass" if not ignored else "evidence",

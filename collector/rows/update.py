@@ -35,7 +35,7 @@ def _steps(run: Observation) -> Row:
         if tape.gradient_calls:
             reason = "the script takes gradients with torch.autograd.grad and may update by hand"
         return Row(id="UPDATE/steps", status="not_measured", text=text, values=dict(values), reason=reason)
-    if tape.steps or tape.backwards < 2 or run.moved_by_hand is not False:
+    if tape.steps or tape.backwards < 2 or run.moved_by_hand is not False or not run.whole:
         # Moved by hand: a loop without an optimizer. None: it could not be told.
         enough = tape.steps > 0 or run.moved_by_hand
         return Row(
@@ -87,7 +87,7 @@ def _rate(run: Observation) -> Row:
         return Row(id="UPDATE/lr", status="not_measured", text="learning rate", reason="no optimizer step was seen")
     first, last, highest = rates[0][1], rates[-1][1], run.tape.highest_rate
     known = [rate for _, group in rates for rate in group if not math.isnan(rate)]
-    zero = bool(known) and highest == 0.0 and run.tape.steps >= 2
+    zero = bool(known) and highest == 0.0 and run.tape.steps >= 2 and run.whole
     text = f"{_list(first)} at the first step"
     if len(rates) > 1:
         text += f", {_list(last)} at the last, highest {highest:g}"
@@ -146,7 +146,9 @@ def _still_without_excuse(run: Observation, still: list[ParameterEntry], others_
     a normalisation layer), and one left out of the optimizer may be meant to be: only one that is missing from it by
     accident has no such excuse.
     """
-    if sum(1 for _ in run.steps) < 2:
+    # A warmup that starts at a rate of zero may have been cut short.
+    warming_up = run.tape.highest_rate == 0.0 and not run.whole
+    if sum(1 for _ in run.steps) < 2 or warming_up:
         return []
     with_gradient = [e for e in still if e.states and all(state == "nonzero" for state in e.states)]
     missing = {entry.serial for entry in ownership.missing_by_accident(run)}

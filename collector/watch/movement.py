@@ -31,9 +31,9 @@ class Movement:
         self._net: dict[int, float] | None = None
         self._before: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}
         self._gradient_norm: float | None = None
-        self._skipped = 0
         self._initial: dict[int, Tensor] = {}
         self._at_first_backward: dict[int, Tensor] = {}
+        self._loose: dict[int, Tensor] = {}
 
     def at_first_backward(self) -> None:
         """Copy the trainable parameters, so that a loop that updates them by hand is told from one that never steps."""
@@ -46,6 +46,26 @@ class Movement:
                 if total > BY_HAND_ENTRIES_LIMIT:
                     break
                 self._at_first_backward[entry.serial] = tensor.detach().clone()
+
+    def loose_leaves(self, leaves: set[int]) -> None:
+        """Copy parameters that a loss reaches and no model holds: the script may update them by hand."""
+        total = 0
+        for entry, tensor in self._parameters.alive():
+            if entry.serial in leaves and entry.is_parameter and not entry.in_model and not entry.owners:
+                total += tensor.numel()
+                if total <= BY_HAND_ENTRIES_LIMIT:
+                    self._loose[entry.serial] = tensor.detach().clone()
+
+    def loose_moved(self) -> set[int]:
+        """Which of those have changed since, by whatever hand."""
+        live = [
+            (e.serial, t.detach(), self._loose[e.serial])
+            for e, t in self._parameters.alive()
+            if e.serial in self._loose
+        ]
+        pairs = [(serial, now.to(then.device), then) for serial, now, then in live if now.shape == then.shape]
+        moved = differ([(now, then) for _, now, then in pairs])
+        return {serial for (serial, _, _), has in zip(pairs, moved, strict=True) if has}
 
     def moved_without_step(self) -> bool | None:
         """Whether any of them differs now; None when none was copied."""
@@ -61,7 +81,7 @@ class Movement:
     def before(self, optimizer: Optimizer, entry: OptimizerEntry) -> None:
         """Copy everything that could move, and measure the gradient the step is about to consume."""
         self._at_first_backward.clear()
-        chosen, self._skipped = self._candidates(set(entry.held))
+        chosen = self._candidates(set(entry.held))
         with torch.no_grad():
             self._before = {serial: (weakref.ref(t), t.detach().clone()) for serial, t in chosen.items()}
             if self._net is None:
@@ -71,9 +91,9 @@ class Movement:
         # With a closure the gradients do not exist yet.
         self._gradient_norm = _joint(norms(gradients)) if gradients else None
 
-    def _candidates(self, held: set[int]) -> tuple[dict[int, Tensor], int]:
+    def _candidates(self, held: set[int]) -> dict[int, Tensor]:
         chosen: dict[int, Tensor] = {}
-        frozen, skipped = 0, 0
+        frozen = 0
         for entry, tensor in self._parameters.alive():
             if not (entry.in_model or entry.serial in held) or tensor.device.type == "meta":
                 continue
@@ -82,13 +102,12 @@ class Movement:
             if not tensor.requires_grad:
                 frozen += tensor.numel()
                 if frozen > FROZEN_ENTRIES_LIMIT:
-                    skipped += 1
                     continue
             chosen[entry.serial] = tensor
-        return chosen, skipped
+        return chosen
 
-    def after(self) -> tuple[dict[int, float], dict[int, float], dict[int, bool], float | None, int]:
-        """Norms before, norms of the movement, moved or not (bitwise), norm of the consumed gradient, frozen unread."""
+    def after(self) -> tuple[dict[int, float], dict[int, float], dict[int, bool], float | None]:
+        """Norms before, norms of the movement, moved or not (bitwise), norm of the consumed gradient."""
         live = [(serial, ref(), copy) for serial, (ref, copy) in self._before.items()]
         kept = [(s, t.detach(), c) for s, t, c in live if t is not None and t.shape == c.shape]
         self._before = {}
@@ -102,7 +121,6 @@ class Movement:
             dict(zip(serials, deltas, strict=True)),
             dict(zip(serials, moved, strict=True)),
             self._gradient_norm,
-            self._skipped,
         )
 
     def dense_window_ended(self) -> None:

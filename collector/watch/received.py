@@ -17,11 +17,12 @@ def _with_gradient(parameters: ParameterBook) -> list[tuple[ParameterEntry, Tens
     ]
 
 
-def left_over(parameters: ParameterBook) -> list[int]:
-    """Parameters whose gradient is present and not exactly zero before backward adds to it."""
+def left_over(parameters: ParameterBook) -> dict[int, float]:
+    """Norms of the gradients that are present and not exactly zero, by parameter serial number."""
     found = _with_gradient(parameters)
-    zero = exactly_zero([gradient for _, gradient in found])
-    return [entry.serial for (entry, _), is_zero in zip(found, zero, strict=True) if not is_zero]
+    gradients = [gradient for _, gradient in found]
+    zero, lengths = exactly_zero(gradients), norms(gradients)
+    return {e.serial: length for (e, _), none, length in zip(found, zero, lengths, strict=True) if not none}
 
 
 def read_gradients(parameters: ParameterBook, with_digests: bool) -> dict[int, tuple[GradientState, float | None]]:

@@ -36,7 +36,6 @@ def summarize(tensor: Tensor) -> TensorSummary:
         if values.dim() == 2 and values.shape[0] > 1:
             still = (values == values[:1]).all(dim=0)
             summary.columns, summary.constant_columns = values.shape[1], int(still.sum())
-            summary.rows_all_equal = summary.constant_columns == summary.columns
     return summary
 
 

@@ -23,7 +23,6 @@ class TensorSummary:
     max_abs: float | None = None
     constant_columns: int | None = None
     columns: int | None = None
-    rows_all_equal: bool | None = None
 
 
 @dataclass
@@ -50,7 +49,6 @@ class LossSample:
     class_counts: dict[int, int] | None = None
     ignored: int = 0
     by_hand: float | None = None
-    reported: float | None = None
     example: dict[str, float | int | list[float]] | None = None
 
 
@@ -75,7 +73,8 @@ class BackwardSample:
     loss: float | None
     requires_grad: bool
     graph: GraphSample | None
-    left_over: list[int]
+    # Norms of gradients that were there before, by parameter serial number.
+    left_over: dict[int, float]
     gradients: dict[int, tuple[GradientState, float | None]] = field(default_factory=dict)
 
 
@@ -92,7 +91,8 @@ class StepSample:
     before: dict[int, float]
     delta: dict[int, float]
     moved: dict[int, bool]
-    skipped_snapshot: int = 0
+    # Norms of the gradients right after the step: equal norms at the next backward mean that nobody cleared them.
+    left: dict[int, float]
 
 
 @dataclass

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import torch
 import torch.amp
 import torch.optim.lr_scheduler as lr_scheduler
+import torch.optim.optimizer as optimizer_module
 from torch import Tensor, nn
 from torch.nn.modules import module as module_hooks
 from torch.optim import Optimizer
@@ -35,7 +36,7 @@ from weaklink.collector.watch.sites import UserCode
 from weaklink.collector.watch.summaries import summarize
 from weaklink.collector.watch.tape import BackwardSample, ForwardSample, StepSample, Tape, Window
 
-_OPTIMIZER_FILE = Optimizer.profile_hook_step.__code__.co_filename
+_OPTIMIZER_FILE = str(optimizer_module.__file__)
 _LIVE_MODES = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
 
 
@@ -78,7 +79,7 @@ class Watcher:
         self.before_step: list[Callable[[Optimizer], None]] = []
         self.after_step: list[Callable[[Optimizer], None]] = []
         self.before_backward: list[Callable[[], None]] = []
-        self.at_first_forward: list[Callable[[nn.Module], None]] = []
+        self.at_first_forward: list[Callable[[nn.Module], bool]] = []
         self.order = 0
         self._thread = threading.local()
         self._backward_depth = 0
@@ -208,9 +209,7 @@ class Watcher:
         if root is None:
             return
         if self.at_first_forward:
-            listeners, self.at_first_forward = self.at_first_forward, []
-            for listener in listeners:
-                listener(module)
+            self.at_first_forward = [listener for listener in self.at_first_forward if not listener(module)]
         self.tape.forwards += 1
 
     def _forward_ended(self, module: nn.Module, args: Any, *rest: Any) -> None:
@@ -257,7 +256,7 @@ class Watcher:
     @_unseen_by_warnings
     def _watched_backward(self, original: Callable[..., Any], tensors: Any, *args: Any, **kwargs: Any) -> Any:
         # A re-entrant call (activation checkpointing) is part of the outer one.
-        if self._backward_depth or torch.compiler.is_compiling():
+        if self._backward_depth or _is_traced():
             return original(tensors, *args, **kwargs)
         self.tape.phase = "backward"
         for listener in self.before_backward:
@@ -298,6 +297,8 @@ class Watcher:
                 sample.graph.leaves |= graph.leaves
         if sample.graph is not None:
             self._note_reached(sample.graph.leaves)
+            if index == 1:
+                self.movement.loose_leaves(sample.graph.leaves)
             if index == 1 and sample.graph.losses:
                 self.tape.targets_digest = sample.graph.losses[0].target_digest
         self._window.backwards.append(sample)
@@ -374,7 +375,7 @@ class Watcher:
         entry, _ = self.optimizers.entry(optimizer, None, self.order + 1)
         entry.steps += 1
         if self._window is not None:
-            before, delta, moved, norm, skipped = self.movement.after()
+            before, delta, moved, norm = self.movement.after()
             self._window.steps.append(
                 StepSample(
                     self.tape.steps,
@@ -386,7 +387,7 @@ class Watcher:
                     before,
                     delta,
                     moved,
-                    skipped,
+                    left_over(self.parameters),
                 )
             )
             if self.tape.steps >= self.settings.every_step_until:
@@ -450,7 +451,9 @@ def _inside_another_step() -> bool:
 
 def _is_traced() -> bool:
     """Whether the call is being recorded by a compiler: what our hooks read would become part of the program."""
-    return torch.compiler.is_compiling() or bool(torch._C._get_tracing_state())
+    if torch.compiler.is_compiling() or bool(torch._C._get_tracing_state()):
+        return True
+    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())  # type: ignore[no-untyped-call]
 
 
 def _is_transformed(tensor: Tensor) -> bool:

@@ -146,7 +146,7 @@ def test_a_script_that_runs_for_ever_is_stopped_at_its_deadline(script: Script, 
 
 def test_observe_stops_at_its_deadline_even_without_a_step(script: Script, tmp_path: Path, weaklink: Weaklink) -> None:
     script(training(steps=3) + "\nwhile True: pass\n")
-    ran = weaklink("observe", "train.py", "--json", "--deadline", "3")
+    ran = weaklink("observe", "train.py", "--json", "--deadline", "12")
     assert ran.json["ended"] == "deadline"
     assert ran.json["steps"] == 3
 
@@ -199,14 +199,19 @@ def test_ctrl_c_keeps_what_was_measured(script: Script, tmp_path: Path) -> None:
 
 
 def test_no_process_of_the_run_is_left_behind(script: Script, tmp_path: Path, weaklink: Weaklink) -> None:
-    script(
-        training()
-        + "\nimport subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(987)'])\n"
+    body = (
+        "\nimport subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(987)'])\n"
+        "print('child', child.pid)\n"
     )
-    assert weaklink("diagnose", "train.py", "--json").code == 0
+    script(training() + body)
+    ran = weaklink("diagnose", "train.py", "--json")
+    assert ran.code == 0
+    log = (tmp_path / ran.json["incident"] / "logs" / "observe.log").read_text()
+    child = int(log.split("child ")[1])
     for _ in range(50):
-        listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-        if "time.sleep(987)" not in listing:
+        try:
+            os.kill(child, 0)
+        except ProcessLookupError:
             return
         time.sleep(0.1)
     pytest.fail("a process that the script started outlived the diagnosis")
@@ -309,3 +314,82 @@ def test_output_into_a_closed_pipe_is_no_traceback(stale_head_copy: Path, tmp_pa
     )
     os.close(writer)
     assert "Traceback" not in done.stderr
+
+
+def test_sigterm_ends_the_run_and_undoes_what_it_wrote(script: Script, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("mine")
+    script(
+        f"open({str(outside)!r}, 'w').write('clobbered')\nimport os\nprint('pid', os.getpid(), flush=True)\n"
+        + STALE_HEAD.read_text().replace("range(301)", "__import__('itertools').count()")
+    )
+    process = subprocess.Popen(
+        [*COMMAND, "diagnose", "train.py", "--json"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    worker = 0
+    for _ in range(400):
+        logs = list((tmp_path / "incidents").glob("*/logs/observe.log"))
+        text = logs[0].read_text() if logs else ""
+        if "step  50" in text:
+            worker = int(text.split("pid ")[1].split()[0])
+            break
+        time.sleep(0.1)
+    assert outside.read_text() == "clobbered"
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert outside.read_text() == "mine"
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker, 0)
+
+
+def test_a_killed_command_line_takes_its_run_along(script: Script, tmp_path: Path) -> None:
+    script("import os\nprint('pid', os.getpid(), flush=True)\nimport time\ntime.sleep(500)\n")
+    process = subprocess.Popen(
+        [*COMMAND, "diagnose", "train.py"], cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL
+    )
+    worker = 0
+    for _ in range(400):
+        logs = list((tmp_path / "incidents").glob("*/logs/observe.log"))
+        text = logs[0].read_text() if logs else ""
+        if text.endswith("\n"):
+            worker = int(text.split()[1])
+            break
+        time.sleep(0.1)
+    assert worker
+    process.kill()
+    process.wait()
+    for _ in range(100):
+        try:
+            os.kill(worker, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail("the run went on without its command line")
+
+
+def test_a_deadline_with_loader_workers_keeps_the_whole_evidence(script: Script, weaklink: Weaklink) -> None:
+    loader = "loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), 8, num_workers=2)\n"
+    text = training(steps=10**6).replace("for step in", loader + "for step in")
+    script(text.replace("    optimizer.zero_grad()", "    for _ in loader: break\n    optimizer.zero_grad()"))
+    ran = weaklink("diagnose", "train.py", "--json", "--deadline", "4")
+    assert ran.code == 0, ran.err
+    assert "deadline" in ran.err
+
+
+def test_observe_with_an_interpreter_that_is_none(script: Script, weaklink: Weaklink) -> None:
+    script(training())
+    ran = weaklink("observe", "train.py", "--python", "/nonexistent/python", "--json")
+    assert ran.code == 2
+    assert ran.json["error"] == "InterpreterError"
+
+
+def test_an_exit_code_of_three_is_no_missing_package(script: Script, weaklink: Weaklink) -> None:
+    script(training() + "\nprint('{\"missing\": 3}')\nraise SystemExit(3)\n")
+    assert weaklink("diagnose", "train.py", "--json").code == 0
+    assert weaklink("observe", "train.py").code == 3

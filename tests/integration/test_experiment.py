@@ -126,3 +126,34 @@ def test_a_rate_of_zero_refutes_ownership_as_the_cause(script: Script, weaklink:
     assert body["mechanism"]["status"] == "refuted"
     assert {a["id"]: a["status"] for a in body["alternatives"]}["rate_wrong"] == "inconclusive"
     assert body["status"]["cause"] == "refuted"
+
+
+def test_steps_over_more_micro_batches_than_the_horizon(script: Script, weaklink: Weaklink) -> None:
+    text = (
+        STALE_HEAD.read_text()
+        .replace(
+            "        optimizer.zero_grad()\n        loss.backward()\n        optimizer.step()",
+            (
+                "        (loss / 64).backward()\n        if step % 64 == 63:\n            optimizer.step()\n"
+                "            optimizer.zero_grad()"
+            ),
+        )
+        .replace("range(301)", "range(640)")
+    )
+    script(text)
+    body = weaklink("diagnose", "train.py", "--json").json
+    assert body["first_divergence"]["row"] == "OWNERSHIP/owned"
+    assert body["mechanism"]["status"] == "supported"
+
+
+def test_the_placebo_waits_for_something_trainable(workers: Workers, script: Script) -> None:
+    """A frozen backbone is called first, as a root of its own."""
+    text = (
+        training(steps=10)
+        .replace("model(x)", "model(backbone(x))")
+        .replace("model =", "backbone = nn.Linear(4, 4).requires_grad_(False)\nmodel =", 1)
+    )
+    evidence = treat(workers, script(text), name="placebo")
+    assert evidence.intervention is not None
+    assert evidence.intervention.applied
+    assert "2." in evidence.intervention.changed[0]

@@ -139,3 +139,42 @@ def test_trackers_are_offline_in_every_run(script: Script, tmp_path: Path, weakl
     script(training(steps=5) + "\nimport os\nprint(os.environ['WANDB_MODE'], os.environ['MPLBACKEND'])\n")
     ran = weaklink("diagnose", "train.py", "--json")
     assert (tmp_path / ran.json["incident"] / "logs" / "observe.log").read_text() == "offline Agg\n"
+
+
+def test_files_nobody_closes_keep_what_was_written(script: Script, tmp_path: Path, weaklink: Weaklink) -> None:
+    script(training("log.write(f'{step}\\n')", steps=20).replace("model =", "log = open('log.csv', 'w')\nmodel =", 1))
+    assert weaklink("observe", "train.py").code == 0
+    assert (tmp_path / "log.csv").read_text() == "".join(f"{step}\n" for step in range(20))
+
+
+def test_shared_memory_and_databases_work_in_a_rerun(script: Script, tmp_path: Path, weaklink: Weaklink) -> None:
+    (tmp_path / "log.db").write_bytes(b"")
+    extra = (
+        "\nimport multiprocessing, sqlite3\nmultiprocessing.Value('i', 0)\n"
+        "with sqlite3.connect('log.db') as log: log.execute('create table t (x)')\n"
+        "with sqlite3.connect(':memory:') as log: log.execute('create table t (x)')\nprint('done')\n"
+    )
+    script(training(steps=5) + extra)
+    ran = weaklink("diagnose", "train.py", "--json")
+    assert (tmp_path / ran.json["incident"] / "logs" / "observe.log").read_text() == "done\n"
+    assert (tmp_path / "log.db").read_bytes() == b""
+
+
+def test_large_originals_are_not_written_through_their_links(
+    script: Script, tmp_path: Path, weaklink: Weaklink
+) -> None:
+    original = b"0" * (33 * 1024 * 1024)
+    for name in ("traced.pt", "plain.pt", "native.bin"):
+        (tmp_path / name).write_bytes(original)
+    saving = "\ntorch.jit.save(torch.jit.script(nn.Linear(2, 2)), 'traced.pt')\ntorch.save({}, 'plain.pt')\n"
+    script(training(steps=5) + saving)
+    assert weaklink("diagnose", "train.py", "--json").code == 0
+    assert (tmp_path / "traced.pt").read_bytes() == original
+    assert (tmp_path / "plain.pt").read_bytes() == original
+    # A native writer that no event tells of: found afterwards, and said.
+    script(
+        training(steps=5) + "\nimport subprocess\nsubprocess.run(['sh', '-c', 'echo x >> native.bin'], check=True)\n"
+    )
+    ran = weaklink("diagnose", "train.py", "--json")
+    assert ran.code == 2
+    assert "native.bin" in ran.json["about"]

@@ -48,6 +48,17 @@ def test_verify_refuses_sources_that_are_not_those_of_the_claim(
     assert Incident.read(frozen).verdict is None
 
 
+def test_verify_refuses_an_edited_script_outside_the_folder(tmp_path: Path, weaklink: Weaklink) -> None:
+    (tmp_path / "work").mkdir()
+    script = tmp_path / "train.py"
+    shutil.copy(STALE_HEAD, script)
+    ran = weaklink("diagnose", "../train.py", "--json", "--no-rerun", cwd=tmp_path / "work")
+    script.write_text(script.read_text().replace("manual_seed(7)", "manual_seed(8)"))
+    again = weaklink("verify", ran.json["incident"], "--json", cwd=tmp_path / "work")
+    assert again.code == 2
+    assert "train.py" in again.json["message"]
+
+
 def test_a_healthy_incident_has_nothing_to_verify(tmp_path: Path, weaklink: Weaklink) -> None:
     text = STALE_HEAD.read_text().replace("    model.head = nn.Linear(32, 2)\n", "")
     (tmp_path / "train.py").write_text(text)

@@ -456,3 +456,79 @@ def test_names_that_look_like_numbers_stay_names() -> None:
     """The parameters of `nn.ModuleList([nn.ParameterList([...])])` are called 0.0 and 0.1."""
     found = Row(id="OWNERSHIP/owned", status="evidence", text="", values={"missing": ["0.0", "0.1"]})
     assert found.values["missing"] == ["0.0", "0.1"]
+
+
+# -- healthy scripts that were accused ---------------------------------------------------------------------------------
+
+HEALTHY = {
+    "an_additive_mask_of_minus_infinity": """
+        class Masked(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = nn.Linear(4, 3)
+            def forward(self, mask, x):
+                return self.net(x) + mask
+        model = Masked()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        mask = torch.tensor([0.0, 0.0, float("-inf")])
+        fit(lambda x: model(mask, x), optimizer)
+    """,
+    "a_loss_scale_kept_by_hand": """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scale = 2.0**127
+        for _ in range(30):
+            loss = F.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            (loss * scale * 64).backward() if scale > 1e20 else (loss * scale).backward()
+            if all(torch.isfinite(p.grad).all() for p in model.parameters()):
+                for p in model.parameters():
+                    p.grad.div_(scale)
+                optimizer.step()
+            else:
+                scale = 1024.0
+    """,
+    "a_momentum_kept_in_the_gradient": """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        for _ in range(8):
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            for p in model.parameters():
+                p.grad.mul_(0.9)
+    """,
+    "a_loose_parameter_updated_by_hand": """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        log_alpha = nn.Parameter(torch.zeros(()))
+        for _ in range(8):
+            loss = F.cross_entropy(model(x), y) + (log_alpha - 1.0) ** 2
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            with torch.no_grad():
+                log_alpha -= 0.1 * log_alpha.grad
+            log_alpha.grad = None
+    """,
+}
+
+
+@pytest.mark.parametrize("name", sorted(HEALTHY))
+def test_healthy_by_hand_is_not_accused(tmp_path: Path, name: str) -> None:
+    evidence = observe_code(script(HEALTHY[name]), tmp_path)
+    assert with_status(evidence, "fail") == {}
+
+
+def test_a_run_cut_before_its_first_step_is_not_accused(tmp_path: Path) -> None:
+    body = """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for n in range(10**9):
+            F.cross_entropy(model(x), y).backward()
+            if n % 10**6 == 10**6 - 1:
+                optimizer.step()
+    """
+    evidence = observe_code(script(body), tmp_path, horizon_backwards=50)
+    assert evidence.outcome.ended == "stopped"
+    assert with_status(evidence, "fail") == {}

@@ -51,6 +51,14 @@ def test_whatever_is_claimed_changes_the_claim(change: str) -> None:
     assert freeze(evidence, proposal, horizon, Pins()).claim_sha256 != before.claim_sha256
 
 
+@pytest.mark.parametrize("typed", ["train.py", "./train.py", "/home/a/run/train.py", "/b/train.py"])
+def test_however_the_script_was_typed_the_claim_is_the_same(typed: str) -> None:
+    evidence = stale_head_evidence()
+    evidence.sources = [SourceFile(path="train.py", sha256="0" * 64)]
+    evidence.subject.name = typed
+    assert frozen(evidence).claim["subject"]["name"] == "train.py"
+
+
 def test_sources_outside_the_folder_stay_out_of_the_claim() -> None:
     evidence = stale_head_evidence()
     evidence.sources = [SourceFile(path="/elsewhere/lib.py", sha256="1" * 64)]

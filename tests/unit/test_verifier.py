@@ -180,16 +180,34 @@ def test_the_same_deadline_for_control_and_treatment_is_no_difference(proposal: 
     assert lead(proposal, reruns(**runs))[0] == "supported"
 
 
-def test_a_missing_placebo_leaves_the_floor_of_the_controls(proposal: Proposal) -> None:
-    verdict = judge(proposal, reruns(placebo=None))
-    assert verdict.mechanisms[0].status == "supported"
-    assert next(p.floor for p in verdict.predictions if p.measurement == "loss.last") == 0.0
+def test_without_a_placebo_that_changed_something_there_is_no_floor_and_no_verdict(proposal: Proposal) -> None:
+    idle = changed(lambda e: setattr(e.intervention, "applied", False), placebo())
+    for without in (None, idle):
+        status, reason = lead(proposal, reruns(placebo=without))
+        assert status == "inconclusive"
+        assert "noise floor" in reason
+
+
+def test_two_deadlines_at_different_steps_compare_nothing(proposal: Proposal) -> None:
+    def cut(evidence: Evidence, at: int) -> Evidence:
+        evidence.outcome.ended, evidence.outcome.backwards = "deadline", at
+        return evidence
+
+    runs = {"control": cut(flat(), 50), "control_again": cut(flat(), 50), "treatment": cut(treated(), 49)}
+    status, reason = lead(proposal, reruns(**runs))
+    assert status == "inconclusive"
+    assert "deadline" in reason
+
+
+def test_controls_that_end_differently_decide_nothing(proposal: Proposal) -> None:
+    crashed = changed(lambda e: setattr(e.outcome, "ended", "killed"), flat())
+    assert lead(proposal, reruns(control_again=crashed))[0] == "inconclusive"
 
 
 @pytest.mark.parametrize(("drift", "held"), [(0.0005, True), (0.05, False)])
 def test_a_change_must_exceed_ten_times_the_floor(proposal: Proposal, drift: float, held: bool) -> None:
     """The treated mean of the last ten losses lies 0.22 below the control's."""
-    moving = flat()
+    moving = placebo()
     moving.losses = Series(index=moving.losses.index, value=[v + drift for v in moving.losses.value])
     verdict = judge(proposal, reruns(placebo=moving))
     outcome = next(p for p in verdict.predictions if p.measurement == "loss.last")
@@ -200,7 +218,7 @@ def test_a_change_must_exceed_ten_times_the_floor(proposal: Proposal, drift: flo
 def test_controls_that_differ_are_named_and_judged_within_their_spread(proposal: Proposal) -> None:
     noisy = flat()
     noisy.losses = Series(index=noisy.losses.index, value=[v + 1e-6 for v in noisy.losses.value])
-    verdict = judge(proposal, reruns(control_again=noisy, placebo=None))
+    verdict = judge(proposal, reruns(control_again=noisy))
     assert not verdict.controls_agree
     assert set(verdict.nondeterminism) == {"loss.first", "loss.last"}
     assert next(s.equal for s in verdict.stays if s.measurement == "loss.first") is True

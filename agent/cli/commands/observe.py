@@ -14,7 +14,7 @@ from weaklink.agent.cli.output import print_json
 from weaklink.collector.errors import InterpreterError, StorageError, SubjectError
 from weaklink.collector.evidence import Evidence, read_evidence
 from weaklink.collector.job import Job
-from weaklink.collector.processes import missing_in, refusal, single_command
+from weaklink.collector.processes import cannot_start, missing_in, refusal, single_command
 from weaklink.collector.supervision import GRACE_SECONDS
 from weaklink.collector.workers import this_python
 
@@ -49,10 +49,11 @@ def run(
     with tempfile.TemporaryDirectory(prefix="weaklink-") as folder:
         job_file, refused = Path(folder) / "job.json", Path(folder) / "refused.json"
         job_file.write_text(job.model_dump_json(), encoding="utf-8")
-        code = _call(single_command(python or this_python(), job_file, refused), json, deadline)
+        before = evidence.stat().st_mtime_ns if evidence.exists() else None
+        code = _call(python or this_python(), job_file, refused, json, deadline)
         if refused.exists():
             raise refusal(refused)
-    if not evidence.exists():
+    if not evidence.exists() or evidence.stat().st_mtime_ns == before:
         raise _no_evidence(python or this_python(), subject.name, code)
     report(read_evidence(evidence), evidence, json)
     raise SystemExit(code)
@@ -77,9 +78,12 @@ def report(evidence: Evidence, path: Path, json: bool) -> None:
     print(f"weaklink: {found}; evidence in {path}; next: weaklink diagnose {path}", file=sys.stderr)
 
 
-def _call(command: list[str], json: bool, deadline: float | None) -> int:
+def _call(python: str, job: Path, refused: Path, json: bool, deadline: float | None) -> int:
     """Run in the foreground. Ctrl-C reaches the script itself, which writes its evidence on the way out."""
-    process = subprocess.Popen(command, stdout=sys.stderr.fileno() if json else None)
+    try:
+        process = subprocess.Popen(single_command(python, job, refused), stdout=sys.stderr.fileno() if json else None)
+    except OSError as error:
+        raise cannot_start(python, error) from error
     signals = [] if deadline is None else [getattr(signal, "SIGUSR1", signal.SIGTERM), signal.SIGKILL]
     wait = deadline
     while True:
@@ -100,7 +104,6 @@ def _must_be_writable(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         probe.touch()
         probe.unlink()
-        path.unlink(missing_ok=True)
     except OSError as error:
         raise StorageError(
             f"The evidence cannot be written there: {error.strerror}.", about=str(path), hint="choose another --out."
