@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -134,7 +138,8 @@ class Runner:
             result = self._workers.run(job, self._logs / f"{role}.log", self._fresh, self._progress.running)
         finally:
             self._progress.done()
-            written = self._scratch.settle()
+            with without_interruption():
+                written = self._scratch.settle()
         record = RunRecord(None, result, written)
         if evidence.exists():
             record.evidence = read_evidence(evidence)
@@ -177,8 +182,25 @@ class Runner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._workers.close()
-        self._scratch.close()
+        # A second Ctrl-C must not leave the scratch copy, or a file that a run wrote elsewhere, as it is.
+        with without_interruption():
+            self._workers.close()
+            self._scratch.close()
+
+
+@contextlib.contextmanager
+def without_interruption() -> Iterator[None]:
+    """Hold Ctrl-C and its like off for as long as cleaning up takes."""
+    before = {}
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name) and threading.current_thread() is threading.main_thread():
+            number = getattr(signal, name)
+            before[number] = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _in_backwards(horizon: int | None, observed: Evidence | None) -> int | None:

@@ -291,8 +291,12 @@ def write_evidence(evidence: Evidence, path: Path) -> None:
         OSError: The folder cannot be written.
     """
     partial = path.with_name(path.name + ".part")
-    partial.write_text(_text(evidence) + "\n", encoding="utf-8")
-    partial.replace(path)
+    try:
+        partial.write_text(_text(evidence) + "\n", encoding="utf-8")
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def _text(evidence: Evidence) -> str:

@@ -17,15 +17,15 @@ import time
 import traceback
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from weaklink.collector.errors import WeaklinkError
+from weaklink.collector.errors import StorageError, WeaklinkError
 from weaklink.collector.evidence import Environment, Evidence, Outcome, RaisedException, write_evidence
 from weaklink.collector.guard import Guard
 from weaklink.collector.job import Job
 from weaklink.collector.launch import run_subject
 from weaklink.collector.postimport import after_import
-from weaklink.collector.stopping import Stopper, StopRun, leave, run_exit_handlers
+from weaklink.collector.stopping import REAL_EXIT, Stopper, StopRun, leave, run_exit_handlers
 from weaklink.collector.watch.sites import UserCode
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class ScriptRun:
         self._instruments: Instruments | None = None
         self._refused: WeaklinkError | None = None
         self._started = time.monotonic()
+        self._process = os.getpid()
         self._flushed = 0.0
 
     def run(self) -> int:
@@ -68,11 +69,31 @@ class ScriptRun:
         if self._refused is not None:
             raise self._refused
         self.stopper.listen()
+        os._exit = self._left  # type: ignore[assignment]
         code = self._call_script()
         if self._instruments is not None:
             self._instruments.finish()
-        self.write()
+        try:
+            self.write()
+        except OSError as error:
+            raise StorageError(
+                f"The evidence cannot be written: {error.strerror}.",
+                about=str(job.evidence),
+                hint="free some space, or choose another place with --out.",
+            ) from error
         return code
+
+    def _left(self, code: int) -> NoReturn:
+        """The script leaves by `os._exit`, where no `finally` runs: what it showed is written first."""
+        if os.getpid() == self._process and not self.stopper.done:
+            self.stopper.done = True
+            self.outcome.ended, self.outcome.note = "exited", "the script left with os._exit"
+            self.outcome.exit_code = int(code) & 0xFF
+            with contextlib.suppress(Exception):
+                if self._instruments is not None:
+                    self._instruments.finish()
+                self.write()
+        REAL_EXIT(code)
 
     def _put_instruments(self) -> None:
         from weaklink.collector.instruments import Instruments
@@ -191,7 +212,7 @@ def run_job_and_leave(job: Job, refused: Path) -> None:
         if job.guard is None:
             sys.exit(code)
         with contextlib.suppress(Exception):
-            run_exit_handlers()
+            run_exit_handlers(wait_for_threads=job.role == "observe")
         leave(code)
     except WeaklinkError as error:
         body = {"class": type(error).__name__, "message": error.message, "about": error.about, "hint": error.hint}

@@ -5,6 +5,7 @@ Every run of one incident gets the same path and the same content, so that no ru
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -18,6 +19,8 @@ from weaklink.collector.job import GuardSettings
 
 COPY_FILE_BYTES = 32 * 1024 * 1024
 COPY_TOTAL_BYTES = 512 * 1024 * 1024
+# Names the process a scratch folder belongs to.
+OWNER = "owner"
 # A folder with more entries than this, or any after so many in all, is linked whole; writes into it are journaled.
 FOLDER_ENTRIES = 2000
 TOTAL_ENTRIES = 20_000
@@ -33,6 +36,20 @@ class FileState:
 
     size: int
     modified: int
+
+
+def sweep(temporary: Path) -> None:
+    """Clear scratch folders whose command line was killed: undo what their runs wrote elsewhere, then remove them."""
+    for folder in temporary.glob("weaklink-*"):
+        try:
+            owner = int((folder / OWNER).read_text(encoding="ascii"))
+            os.kill(owner, 0)
+        except ProcessLookupError:
+            with contextlib.suppress(OSError, ValueError, StorageError):
+                undo(folder / "journal.jsonl")
+                shutil.rmtree(folder, ignore_errors=True)
+        except (OSError, ValueError):
+            continue  # somebody else's, or no scratch folder of ours
 
 
 def _state(path: str) -> FileState:
@@ -61,6 +78,8 @@ class Scratch:
                 about=tempfile.gettempdir(),
                 hint="free some space, or set TMPDIR to a folder that can be written.",
             ) from error
+        (self.base / OWNER).write_text(str(os.getpid()), encoding="ascii")
+        sweep(self.base.parent)
         self.folder = self.base / "run" / (self.original.name or "root")
         self.temporary = self.base / "tmp"
         self.journal = self.base / "journal.jsonl"

@@ -16,6 +16,10 @@ from typing import Any, Literal
 StopReason = Literal["stopped", "deadline", "interrupted"]
 
 
+# A script's own `os._exit` is watched; ours is not.
+REAL_EXIT = os._exit
+
+
 class StopRun(BaseException):
     """Ends the user's script. No `Exception`: a script that catches those must not swallow it."""
 
@@ -107,15 +111,15 @@ def leave(code: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
-    os._exit(code)
+    REAL_EXIT(code)
 
 
-def run_exit_handlers() -> None:
-    """What the interpreter would do at its end: join threads, then run `atexit` handlers."""
+def run_exit_handlers(wait_for_threads: bool) -> None:
+    """What the interpreter would do at its end: join threads (a rerun has no time for them), then `atexit` handlers."""
     import atexit
     import threading
 
     shutdown: Any = getattr(threading, "_shutdown", None)
-    if shutdown is not None:
+    if wait_for_threads and shutdown is not None:
         shutdown()
     atexit._run_exitfuncs()

@@ -157,6 +157,8 @@ class Workers:
             self._channel.close()
             self._channel = None
         if self._server is not None:
+            if not self.about:
+                self._server.kill()  # still importing torch: nothing runs in it yet
             try:
                 self._server.wait(timeout=GRACE_SECONDS)
             except subprocess.TimeoutExpired:

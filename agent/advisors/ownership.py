@@ -14,7 +14,7 @@ from weaklink.agent.proposal import (
     Proposal,
     Repair,
 )
-from weaklink.collector.evidence import Evidence, Row, Value
+from weaklink.collector.evidence import Evidence, Row
 
 _EXPLANATIONS: dict[MechanismFamily, str] = {
     "optimizer_holds_old_objects": (
@@ -118,12 +118,9 @@ def _prediction(family: MechanismFamily, key: str, evidence: Evidence) -> Predic
     if family == "rate_wrong" or (family == "frozen_by_accident" and key == "loss.last"):
         return Prediction(measurement=key, expect="same")
     expect: Direction = "down" if key == "loss.last" else "up"
-    value: Value = None
     if key.startswith("row["):
         row = evidence.row("UPDATE/moved")
         # A row that does not fail now has no flip to predict.
-        if row is not None and row.status != "pass":
-            expect, value = "becomes", "pass"
-        else:
-            expect = "same"
-    return Prediction(measurement=key, expect=expect, value=value)
+        # Not "becomes pass": a parameter that happens to get no gradient keeps the row from that.
+        expect = "different" if row is not None and row.status != "pass" else "same"
+    return Prediction(measurement=key, expect=expect)

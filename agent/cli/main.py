@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import threading
@@ -77,7 +78,7 @@ def diagnose(
     horizon: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Optimizer steps of each rerun [default: twice the step of the evidence, 50 at least]."
+            min=2, help="Optimizer steps of each rerun [default: twice the step of the evidence, 50 at least]."
         ),
     ] = None,
     no_rerun: Annotated[
@@ -237,7 +238,8 @@ def _report(error: WeaklinkError, wants_json: bool) -> int:
         from weaklink.agent.cli.output import print_json
         from weaklink.agent.reporters.json_report import error_json
 
-        print_json(error_json(error))
+        with contextlib.suppress(WeaklinkError):  # standard output itself may be what failed
+            print_json(error_json(error))
     lines = [f"weaklink: {printable(error.message, 1000)}"]
     if error.about:
         lines.append(f"  about: {printable(error.about, 500)}")

@@ -8,6 +8,8 @@ import shutil
 import sys
 from typing import Any
 
+from weaklink.collector.errors import StorageError
+
 
 def print_json(body: dict[str, Any]) -> None:
     """Exactly one object, on one line, ASCII only: safe in any terminal and any pipe."""
@@ -23,7 +25,18 @@ def write(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()
+    except OSError as error:
+        _silence()
+        raise StorageError(
+            f"The result cannot be written to standard output: {error.strerror}.",
+            hint="it is recorded: `weaklink show INCIDENT`.",
+        ) from error
+
+
+def _silence() -> None:
+    """Nothing more can be written there; the interpreter would try once again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def width() -> int:

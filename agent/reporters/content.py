@@ -161,11 +161,7 @@ def _divergence(incident: IncidentView, evidence: Evidence) -> list[str]:
     if row is not None and row.status == "fail":
         return [f"First divergence: {row.id} fails ({row.basis}): {_sentence(row.text)}"]
     if row is not None:
-        open_end = (
-            "Only a controlled experiment can settle it."
-            if incident.verdict is None
-            else "The experiment did not settle it."
-        )
+        open_end = "Nothing has settled it yet." if incident.verdict is None else "The experiment did not settle it."
         return [f"No row fails. {row.id} is suspected, not proven: {_sentence(row.text)} {open_end}"]
     return [_no_row_fails(incident), _worth(evidence)]
 

@@ -18,8 +18,13 @@ def next_step(incident: IncidentView) -> Section:
 
 def diagnose_command(subject: Subject) -> str:
     """The command that diagnoses this subject again."""
-    head = ["-m", subject.name] if subject.kind == "module" else [subject.name]
+    head = ["-m", subject.name] if subject.kind == "module" else [_as_path(subject.name)]
     return shlex.join(["weaklink", "diagnose", *head, *(["--", *subject.argv] if subject.argv else [])])
+
+
+def _as_path(name: str) -> str:
+    """A file whose name begins with a dash would be read as an option."""
+    return f"./{name}" if name.startswith("-") else name
 
 
 def _step(incident: IncidentView, folder: str) -> tuple[Block, ...]:
@@ -31,7 +36,10 @@ def _step(incident: IncidentView, folder: str) -> tuple[Block, ...]:
     if evidence is None or (proposal is None and not incident.answered):
         return (Paragraph("The diagnosis did not get to its end; run it again:"), again)
     if proposal is not None and proposal.outcome == "ask_operator":
-        return (Paragraph("The answer decides. With the script as it was meant, diagnose again:"), again)
+        return (
+            Paragraph("If it is meant, nothing is wrong here. If it is not, mend the script and diagnose again:"),
+            again,
+        )
     if incident.frozen is not None and incident.verdict is None:
         return (Paragraph("The predictions are frozen and no rerun has tested them yet:"), _verify(folder))
     if _supported(incident):

@@ -50,9 +50,17 @@ class Observation:
         return [e for e in self.learning() if not e.owners and not self.moved(e)]
 
     def moved(self, entry: ParameterEntry) -> bool | None:
-        """Whether any sampled step moved it, bitwise; None when no step was measured with it."""
+        """Whether a sampled step moved it, or anything else over the dense window; None where that was not measured."""
         seen = [sample.moved[entry.serial] for sample in self.steps if entry.serial in sample.moved]
-        return any(seen) if seen else None
+        return any(seen) or self.net.get(entry.serial, 0.0) > 0.0 if seen else None
+
+    def trains_other_leaves(self) -> bool:
+        """Whether an optimizer moves something that a loss reaches outside the models: an input, a prompt, a style."""
+        return any(e.owners and not e.in_model and e.reached and self.moved(e) for e in self.parameters)
+
+    def trains_nothing(self) -> bool:
+        """Whether the optimizers stepped, and hold nothing at all that any loss reaches."""
+        return self.tape.steps > 0 and not any(e.owners for e in self.learning()) and not self.trains_other_leaves()
 
     def outgrown_steps(self) -> list[StepSample]:
         """Sampled steps that moved the learning parameters by more than their norm, before a loss turned non-finite."""

@@ -70,18 +70,16 @@ def missing_by_accident(run: Observation) -> list[ParameterEntry]:
 
 
 def _proven(run: Observation, entry: ParameterEntry) -> bool:
-    """Missing by accident beyond doubt: it took a held tensor's place, or came after the optimizer of its own model.
+    """Missing by accident beyond doubt: it took a held tensor's place, it came after the optimizer of its own model, or
+    the optimizers hold nothing that learns.
 
     A parameter that existed when the optimizer was built may have been left out on purpose (only a head is trained, a
     loss network is not): that is suspected at most.
     """
-    if _namesakes(run, entry):
+    if _namesakes(run, entry) or run.trains_nothing():
         return True
     after = [o for o in run.optimizers if entry.order is not None and o.order < entry.order]
-    if not after or len(after) < len(run.optimizers):
-        return False
-    # A whole model built again: then the optimizers hold nothing at all that a loss reaches.
-    return _model_is_trained(run, entry) or not any(e.owners for e in run.learning())
+    return bool(after) and len(after) == len(run.optimizers) and _model_is_trained(run, entry)
 
 
 def _model_is_trained(run: Observation, entry: ParameterEntry) -> bool:
@@ -109,6 +107,9 @@ def _sites(run: Observation, missing: list[ParameterEntry]) -> list[Site]:
         made_by = _after(entry.created_by, entry, builder)
         made = _after(entry.created, entry, builder)
         found += [site for site in (builder.built if builder else None, made_by, made) if site is not None]
+    if not any(entry.created for entry in missing):
+        # Made where no registration shows it (a copy, a load): at least where the model is called.
+        found += [f.site for w in run.tape.windows for f in w.forwards if f.site][:1]
     unique: dict[tuple[str, int | None], Site] = {}
     for site in found:
         unique.setdefault((site.file, site.line), site)
@@ -140,14 +141,17 @@ def _stale(run: Observation) -> Row:
     text = f"{len(stale)} of {len(held)} tensors in the optimizers are in no model"
     if replaced:
         text += f"; {len(replaced)} of them were replaced"
+    void = bool(stale and missing) and run.trains_nothing()
+    if void and not replaced:
+        text += "; they hold nothing that a loss reaches"
     return Row(
         id="OWNERSHIP/stale",
-        status="fail" if replaced else "evidence" if stale else "pass",
-        basis="exact" if replaced else None,
+        status="fail" if replaced or void else "evidence" if stale else "pass",
+        basis="exact" if replaced or void else None,
         text=text,
         values={"stale": len(stale), "held": len(held), "replaced": len(replaced)},
-        where=_sites(run, missing)[:2] if replaced else [],
-        step=1 if replaced else None,
+        where=_sites(run, missing)[:2] if replaced or void else [],
+        step=1 if replaced or void else None,
     )
 
 

@@ -127,7 +127,7 @@ def _moved(run: Observation, samples: list[StepSample]) -> Row:
     text = f"{len(moved)}/{len(learning)} moved in {len(samples)} sampled steps"
     if still:
         text += f"; exactly still: {names(still)}"
-    wrong = _still_without_excuse(run, still, bool(moved))
+    wrong = _still_without_excuse(run, still, bool(moved) or run.trains_other_leaves())
     return Row(
         id="UPDATE/moved",
         status="fail" if wrong else "evidence" if still else "pass",

@@ -32,6 +32,7 @@ class Movement:
         self._before: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}
         self._gradient_norm: float | None = None
         self._initial: dict[int, Tensor] = {}
+        self._seen: dict[int, float] = {}
         self._at_first_backward: dict[int, Tensor] = {}
         self._loose: dict[int, Tensor] = {}
 
@@ -115,6 +116,7 @@ class Movement:
             moved = differ([(now, copy) for _, now, copy in kept])
             lengths = norms([copy for _, _, copy in kept])
             deltas = norms([now - copy for _, now, copy in kept])
+            self._seen.update(self._since_initial([(serial, now) for serial, now, _ in kept]))
         serials = [serial for serial, _, _ in kept]
         return (
             dict(zip(serials, lengths, strict=True)),
@@ -133,10 +135,16 @@ class Movement:
         """Norm of each parameter's movement since the first step, over the dense window or (`keep_initial`) the run."""
         if self._net is not None:
             return self._net
+        live = [(e.serial, t.detach()) for e, t in self._parameters.alive() if e.serial in self._initial]
+        # A model that lived in a function is gone at the end: what it was at its last sampled step stands.
+        return {**self._seen, **self._since_initial(live)}
+
+    def _since_initial(self, tensors: list[tuple[int, Tensor]]) -> dict[int, float]:
+        """Norm of each tensor's movement since the first step, for those that were there then."""
         pairs = [
-            (entry.serial, tensor.detach(), self._initial[entry.serial])
-            for entry, tensor in self._parameters.alive()
-            if entry.serial in self._initial and tensor.shape == self._initial[entry.serial].shape
+            (serial, now, self._initial[serial])
+            for serial, now in tensors
+            if serial in self._initial and now.shape == self._initial[serial].shape
         ]
         with torch.no_grad():
             # The script may have moved its model since, `model.cpu()` at the end being the usual way.

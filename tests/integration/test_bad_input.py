@@ -34,7 +34,7 @@ Script = Callable[..., Path]
             "NothingMeasuredError",
             "3 forward calls of a model, no backward",
         ),
-        ("import os\nos._exit(4)\n", "SubjectError", "exit code 4"),
+        ("import os\nos._exit(4)\n", "NothingMeasuredError", "left with exit code 4"),
         ("import os\nos.kill(os.getpid(), 9)\n", "SubjectError", "killed by signal 9"),
         ("x = b'\\x00'\n\0", "SubjectError", "no Python source"),
     ],
@@ -393,3 +393,42 @@ def test_an_exit_code_of_three_is_no_missing_package(script: Script, weaklink: W
     script(training() + "\nprint('{\"missing\": 3}')\nraise SystemExit(3)\n")
     assert weaklink("diagnose", "train.py", "--json").code == 0
     assert weaklink("observe", "train.py").code == 3
+
+
+@pytest.mark.parametrize("words", [["show"], ["show", "--json"], ["check", "--json"]])
+def test_a_full_standard_output_is_one_clear_error(stale_head_copy: Path, tmp_path: Path, words: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, words[0], str(stale_head_copy), *words[1:]],
+            cwd=tmp_path,
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "standard output" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_notebook_is_told_apart(tmp_path: Path, weaklink: Weaklink) -> None:
+    (tmp_path / "train.ipynb").write_text("{}")
+    ran = weaklink("diagnose", "train.ipynb", "--json")
+    assert ran.code == 2
+    assert "notebook" in ran.json["message"]
+
+
+def test_a_scratch_folder_whose_owner_was_killed_is_swept(tmp_path: Path, script: Script, weaklink: Weaklink) -> None:
+    outside = tmp_path / "mine.txt"
+    outside.write_text("clobbered")
+    left = tmp_path / "tmp" / "weaklink-left"
+    (left / "keep").mkdir(parents=True)
+    (left / "keep" / "1").write_text("mine")
+    (left / "owner").write_text("999999999")
+    note = json.dumps({"restore": str(outside), "copy": str(left / "keep" / "1")})
+    (left / "journal.jsonl").write_text(note + "\n")
+    script(training(steps=3))
+    assert weaklink("diagnose", "train.py", env=environment(TMPDIR=str(tmp_path / "tmp"))).code == 0
+    assert outside.read_text() == "mine"
+    assert list((tmp_path / "tmp").iterdir()) == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import json
 import os
 import subprocess
@@ -147,6 +148,7 @@ def _serve() -> None:
 
     torch.set_num_threads(1)
     sys.path[:] = [path for path in sys.path if path]
+    gc.freeze()
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
@@ -189,7 +191,7 @@ def _run_plainly(script: Path, folder: Path, argv: list[str]) -> None:
     except BaseException:
         traceback.print_exc()
         code = 1
-    run_exit_handlers()
+    run_exit_handlers(wait_for_threads=True)
     leave(code)
 
 

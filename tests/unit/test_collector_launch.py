@@ -126,7 +126,7 @@ def test_a_script_that_leaves_by_itself_has_its_early_evidence(tmp_path: Path) -
     """
     run = observe(source, tmp_path)
     assert run.code == 7
-    assert (run.seen.outcome.ended, run.seen.outcome.steps) == ("killed", 1)
+    assert (run.seen.outcome.ended, run.seen.outcome.steps) == ("exited", 1)
 
 
 @pytest.mark.parametrize(

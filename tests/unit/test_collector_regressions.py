@@ -498,6 +498,30 @@ HEALTHY = {
             for p in model.parameters():
                 p.grad.mul_(0.9)
     """,
+    "an_input_optimised_through_a_network_made_later": """
+        image = nn.Parameter(torch.zeros(4))
+        optimizer = torch.optim.Adam([image], lr=0.1)
+        net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        fit(lambda x: net(x + image), optimizer)
+    """,
+    "an_input_optimised_through_a_network_made_before": """
+        net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        image = nn.Parameter(torch.zeros(4))
+        fit(lambda x: net(x + image), torch.optim.Adam([image], lr=0.1))
+    """,
+    "a_parameter_of_the_model_updated_by_hand": """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model.temperature = nn.Parameter(torch.ones(1))
+        for _ in range(8):
+            loss = F.cross_entropy(model(x) * model.temperature, y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            with torch.no_grad():
+                model.temperature -= 0.01 * model.temperature.grad
+            model.temperature.grad = None
+    """,
     "a_loose_parameter_updated_by_hand": """
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -532,3 +556,33 @@ def test_a_run_cut_before_its_first_step_is_not_accused(tmp_path: Path) -> None:
     evidence = observe_code(script(body), tmp_path, horizon_backwards=50)
     assert evidence.outcome.ended == "stopped"
     assert with_status(evidence, "fail") == {}
+
+
+@pytest.mark.parametrize("again", ["copy.deepcopy(model)", "Net()"])
+def test_a_model_made_again_after_its_optimizer_is_owned_by_nobody(tmp_path: Path, again: str) -> None:
+    body = f"""
+        model = Net()
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1)  # built
+        model = {again}
+        fit(model, optimizer)
+    """
+    evidence = observe_code(script(body), tmp_path)
+    first = evidence.first_divergence
+    assert first is not None
+    assert (first.id, first.status, first.basis) == ("OWNERSHIP/owned", "fail", "exact")
+    assert first.where[0].line == line_of(script(body), "# built")
+    assert row(evidence, "OWNERSHIP/stale").status == "fail"
+
+
+def test_a_script_that_leaves_by_os_exit_keeps_its_evidence(tmp_path: Path) -> None:
+    body = """
+        import os
+        model = Net()
+        fit(model, torch.optim.SGD(model.parameters(), lr=0.1), steps=40)
+        os._exit(3)
+    """
+    run = observe(script(body), tmp_path)
+    assert run.code == 3
+    assert run.evidence is not None
+    assert run.evidence.outcome.ended == "exited"
+    assert run.evidence.outcome.steps == 40

@@ -30,6 +30,7 @@ def run(incident: str, format: str, out: str | None) -> None:
     try:
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
+        path.unlink(missing_ok=True)
         raise StorageError(
             f"The export cannot be written: {error.strerror}.", about=str(path), hint="choose another --out."
         ) from error

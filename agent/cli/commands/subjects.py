@@ -30,6 +30,12 @@ def read_subject(words: list[str], module: str | None) -> Subject:
         raise SubjectError("There is no such script.", about=words[0], hint=_nearby(script))
     if script.is_dir():
         raise SubjectError("This is a folder, not a script.", about=words[0], hint="name the script that trains in it.")
+    if script.suffix == ".ipynb":
+        raise SubjectError(
+            "This is a notebook, not a script.",
+            about=words[0],
+            hint="export it first: `jupyter nbconvert --to script`.",
+        )
     return Subject(kind="script", name=words[0], argv=words[1:])
 
 
