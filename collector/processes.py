@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -77,19 +78,19 @@ def refusal(path: Path) -> WeaklinkError:
     return error
 
 
-class Process:
+class Process(ABC):
     """A worker's process: its group, its output's reading end, and how to learn that it ended."""
 
     pid: int
     output: int
 
+    @abstractmethod
     def exit_descriptor(self) -> int | None:
         """A descriptor that becomes readable when there may be news of the exit; None where there is none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def poll(self) -> int | None:
         """Exit code (negative: signal) once it ended, else None."""
-        raise NotImplementedError
 
 
 class ForkedProcess(Process):

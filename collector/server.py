@@ -38,10 +38,10 @@ def serve(descriptor: int) -> None:
     """Serve jobs on the inherited socket until the other end closes."""
     channel = socket.socket(fileno=descriptor)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal group; the parent decides
-    ready = preload()
+    about = preload()
     # What is here now is shared by every run and never garbage: no fork's collector needs to walk, or copy, it.
     gc.freeze()
-    channel.send(json.dumps({"ready": ready}).encode())
+    channel.send(json.dumps({"ready": about}).encode())
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from weaklink.collector.evidence import InterventionReport, Value
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     from weaklink.collector.watch.watcher import Watcher
 
 
-class Intervention:
+class Intervention(ABC):
     """One change to a rerun. `report` says whether it applied: firing alone proves nothing."""
 
     name: ClassVar[str]
@@ -19,6 +20,6 @@ class Intervention:
         self.parameters = parameters
         self.report = InterventionReport(name=self.name, parameters=parameters)
 
+    @abstractmethod
     def attach(self, watcher: Watcher) -> None:
         """Hang the change on the watcher's events, before the script starts."""
-        raise NotImplementedError

@@ -13,18 +13,24 @@ import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.amp
-import torch.optim.lr_scheduler as lr_scheduler
-import torch.optim.optimizer as optimizer_module
 from torch import Tensor, nn
 from torch.nn.modules import module as module_hooks
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from weaklink.collector.tensors import digest_all, tensors_in
+from weaklink.collector.watch.context import (
+    inside_another_step,
+    is_traced,
+    is_transformed,
+    mode_matters,
+    scheduler_classes,
+    unseen_by_warnings,
+)
 from weaklink.collector.watch.graph import walk
 from weaklink.collector.watch.losses import LossReader
 from weaklink.collector.watch.movement import Movement
@@ -35,22 +41,6 @@ from weaklink.collector.watch.sampling import DENSE_STEPS, is_sampled
 from weaklink.collector.watch.sites import UserCode
 from weaklink.collector.watch.summaries import summarize
 from weaklink.collector.watch.tape import BackwardSample, ForwardSample, StepSample, Tape, Window
-
-_OPTIMIZER_FILE = str(optimizer_module.__file__)
-_LIVE_MODES = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
-
-
-Callable_ = TypeVar("Callable_", bound=Callable[..., Any])
-
-
-def _unseen_by_warnings(function: Callable_) -> Callable_:
-    """Take this frame out of what `warnings.warn(stacklevel=2)` counts, so that it still names the user's line.
-
-    Python leaves out frames of its import system, known by these two words in the file name.
-    """
-    plain: Any = function
-    plain.__code__ = plain.__code__.replace(co_filename="<weaklink, as importlib._bootstrap>")
-    return function
 
 
 @dataclass(frozen=True)
@@ -112,7 +102,7 @@ class Watcher:
         self._wrap(torch.amp.GradScaler, "scale", self._watched_scale)
         self._wrap(torch.amp.GradScaler, "step", self._watched_scaler_step)
         self._wrap(torch.autograd.graph.saved_tensors_hooks, "__enter__", self._watched_packing)
-        for scheduler in _scheduler_classes():
+        for scheduler in scheduler_classes():
             self._wrap(scheduler, "step", self._watched_scheduler_step)
 
     def remove(self) -> None:
@@ -124,7 +114,7 @@ class Watcher:
         original = owner.__dict__[name]
 
         @functools.wraps(original)
-        @_unseen_by_warnings
+        @unseen_by_warnings
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             return around(original, *args, **kwargs)
 
@@ -196,7 +186,7 @@ class Watcher:
     # -- forward ---------------------------------------------------------------------------------------------------
 
     def _forward_begins(self, module: nn.Module, args: Any) -> None:
-        if _is_traced():
+        if is_traced():
             return
         depth = getattr(self._thread, "depth", 0)
         self._thread.depth = depth + 1
@@ -215,7 +205,7 @@ class Watcher:
     def _forward_ended(self, module: nn.Module, args: Any, *rest: Any) -> None:
         # (kwargs, output); after an exception torch leaves the kwargs out.
         kwargs, output = rest if len(rest) == 2 else ({}, rest[-1])
-        if _is_traced():
+        if is_traced():
             return
         self._thread.depth = max(getattr(self._thread, "depth", 1) - 1, 0)
         raised = output is None and sys.exc_info()[0] is not None
@@ -229,13 +219,15 @@ class Watcher:
         if root is None or window is None or len(window.forwards) >= 8:
             return
         inputs, outputs = list(tensors_in(args)), list(tensors_in(output))
-        if any(_is_transformed(tensor) for tensor in inputs + outputs):
+        if any(is_transformed(tensor) for tensor in inputs + outputs):
             return  # inside vmap, grad and their like a tensor has no values to read
         floating = next((tensor for tensor in outputs if tensor.is_floating_point()), None)
         if self.tape.outputs_digest is None and floating is not None and not self.tape.backwards:
             self.tape.inputs_digest = digest_all(inputs)
             self.tape.outputs_digest = digest_all(outputs)
-        modes = sorted({type(sub).__name__ for sub in module.modules() if isinstance(sub, _LIVE_MODES) and _live(sub)})
+        modes = sorted(
+            {type(sub).__name__ for sub in module.modules() if isinstance(sub, LIVE_MODES) and mode_matters(sub)}
+        )
         window.forwards.append(
             ForwardSample(
                 root.serial,
@@ -253,10 +245,10 @@ class Watcher:
 
     # -- backward --------------------------------------------------------------------------------------------------
 
-    @_unseen_by_warnings
+    @unseen_by_warnings
     def _watched_backward(self, original: Callable[..., Any], tensors: Any, *args: Any, **kwargs: Any) -> Any:
         # A re-entrant call (activation checkpointing) is part of the outer one.
-        if self._backward_depth or _is_traced():
+        if self._backward_depth or is_traced():
             return original(tensors, *args, **kwargs)
         self.tape.phase = "backward"
         for listener in self.before_backward:
@@ -321,20 +313,20 @@ class Watcher:
             sample.gradients = read_gradients(self.parameters, with_digests=first)
             self._first_gradients_read = True
 
-    @_unseen_by_warnings
+    @unseen_by_warnings
     def _watched_grad(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not self._backward_depth:
             self.tape.gradient_calls += 1
         return original(*args, **kwargs)
 
-    @_unseen_by_warnings
+    @unseen_by_warnings
     def _watched_packing(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._packing_hooks_seen = True
         return original(*args, **kwargs)
 
     # -- optimizers ------------------------------------------------------------------------------------------------
 
-    @_unseen_by_warnings
+    @unseen_by_warnings
     def _watched_add_param_group(self, original: Callable[..., Any], optimizer: Optimizer, group: Any) -> Any:
         result = original(optimizer, group)
         self._guarded(self._groups_changed)(optimizer)
@@ -349,7 +341,7 @@ class Watcher:
 
     def _step_begins(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         # A step inside a step (`super().step()`, an optimizer around another) is part of the outer one.
-        if _inside_another_step():
+        if inside_another_step():
             return
         self.tape.phase = "step"
         self.tape.steps_asked += 1
@@ -368,7 +360,7 @@ class Watcher:
             self.movement.before(optimizer, entry)
 
     def _step_ended(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if _inside_another_step():
+        if inside_another_step():
             return
         self.tape.phase = "between"
         self.tape.steps += 1
@@ -396,12 +388,12 @@ class Watcher:
 
     def step_finished(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         """Registered last, unguarded: a horizon stops the run from here."""
-        if _inside_another_step():
+        if inside_another_step():
             return
         for listener in self.after_step:
             listener(optimizer)
 
-    @_unseen_by_warnings
+    @unseen_by_warnings
     def _watched_scaler_step(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self.tape.scaler_asked += 1
         asked = self.tape.steps_asked
@@ -409,14 +401,14 @@ class Watcher:
         self.tape.scaler_skipped += self.tape.steps_asked == asked
         return result
 
-    @_unseen_by_warnings
+    @unseen_by_warnings
     def _watched_scale(self, original: Callable[..., Any], scaler: Any, outputs: Any) -> Any:
         result = original(scaler, outputs)
         if isinstance(outputs, Tensor) and isinstance(result, Tensor):
             self._losses.scaled(result, outputs)
         return result
 
-    @_unseen_by_warnings
+    @unseen_by_warnings
     def _watched_scheduler_step(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         # A subclass that calls its parent's step counts once.
         if not getattr(self._thread, "in_scheduler", False):
@@ -429,40 +421,3 @@ class Watcher:
             finally:
                 self._thread.in_scheduler = False
         return original(*args, **kwargs)
-
-
-def _scheduler_classes() -> list[type]:
-    return [
-        value
-        for value in vars(lr_scheduler).values()
-        if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler) and "step" in vars(value)
-    ]
-
-
-def _inside_another_step() -> bool:
-    """Whether two of torch's wrappers of `step` are on the stack: a count of our own would be off after a raise."""
-    frame, found = sys._getframe(1), 0
-    while frame is not None and found < 2:
-        code = frame.f_code
-        found += code.co_name == "wrapper" and code.co_filename == _OPTIMIZER_FILE
-        frame = frame.f_back  # type: ignore[assignment]
-    return found > 1
-
-
-def _is_traced() -> bool:
-    """Whether the call is being recorded by a compiler: what our hooks read would become part of the program."""
-    if torch.compiler.is_compiling() or bool(torch._C._get_tracing_state()):
-        return True
-    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())  # type: ignore[no-untyped-call]
-
-
-def _is_transformed(tensor: Tensor) -> bool:
-    check = getattr(torch._C._functorch, "is_functorch_wrapped_tensor", None)
-    return check is not None and bool(check(tensor))
-
-
-def _live(module: nn.Module) -> bool:
-    """Whether the mode matters for this module: dropout that drops, normalisation with statistics of its own."""
-    if isinstance(module, nn.modules.batchnorm._BatchNorm):
-        return bool(module.track_running_stats)
-    return float(getattr(module, "p", 0.0)) > 0.0
