@@ -225,9 +225,7 @@ class Watcher:
         if self.tape.outputs_digest is None and floating is not None and not self.tape.backwards:
             self.tape.inputs_digest = digest_all(inputs)
             self.tape.outputs_digest = digest_all(outputs)
-        modes = sorted(
-            {type(sub).__name__ for sub in module.modules() if isinstance(sub, LIVE_MODES) and mode_matters(sub)}
-        )
+        modes = sorted({type(sub).__name__ for sub in module.modules() if mode_matters(sub)})
         window.forwards.append(
             ForwardSample(
                 root.serial,
