@@ -180,6 +180,8 @@ def test_ctrl_c_keeps_what_was_measured(script: Script, tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Started in the background, a shell makes its children ignore Ctrl-C, this one too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     log = tmp_path / "incidents"
     for _ in range(400):
