@@ -100,5 +100,7 @@ def _group(key: tuple[str, bool], records: list[ParameterRecord]) -> Group:
 
 
 def _parameters_of(entry: Entry) -> list[str]:
-    fields = entry.parameters.model_fields.items()
-    return [f"{name} (default {quoted(field.get_default(call_default_factory=True))})" for name, field in fields]
+    return [
+        f"{name} ({'required' if field.is_required() else 'default ' + quoted(field.get_default())})"
+        for name, field in entry.parameters.model_fields.items()
+    ]

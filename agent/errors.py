@@ -51,3 +51,7 @@ class NothingMeasuredError(SubjectError):
         else:
             text = f"The script ran to its end and trained nothing that weaklink can see: {seen}."
         return cls(text, about=about, hint="point weaklink at the script that trains; give its arguments after `--`.")
+
+
+class ReceiptError(WeaklinkError):
+    """The receipt of a replay is damaged, or of another schema."""

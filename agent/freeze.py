@@ -6,12 +6,12 @@ machine's versions, the batch, the measured values.
 
 from __future__ import annotations
 
-import posixpath
 from typing import Any
 
 from weaklink.agent.proposal import Proposal
 from weaklink.agent.record.bodies import Frozen
 from weaklink.agent.record.canonical import digest
+from weaklink.agent.subject_files import claimed_name, is_absolute
 from weaklink.collector.evidence import Evidence
 from weaklink.collector.job import Pins
 
@@ -21,7 +21,7 @@ CONTEXT_SCHEMA = "weaklink.context/1"
 FLOOR_FACTOR = 10
 
 
-def freeze(evidence: Evidence, proposal: Proposal, horizon: int, pins: Pins) -> Frozen:
+def freeze(evidence: Evidence, proposal: Proposal, horizon: int, pins: Pins, rule: str | None = None) -> Frozen:
     """Claim and context of this proposal on this evidence, with their digests.
 
     Args:
@@ -29,33 +29,28 @@ def freeze(evidence: Evidence, proposal: Proposal, horizon: int, pins: Pins) -> 
         proposal: Accepted by the contract.
         horizon: Optimizer steps of every rerun.
         pins: Seeds fixed from outside.
+        rule: What the user declared with `--rule`.
     """
-    claim, context = _claim(evidence, proposal, horizon, pins), _context(evidence, proposal)
+    claim, context = _claim(evidence, proposal, horizon, pins, rule), _context(evidence, proposal)
     return Frozen(claim_sha256=digest(claim), context_sha256=digest(context), claim=claim, context=context)
 
 
-def _claim(evidence: Evidence, proposal: Proposal, horizon: int, pins: Pins) -> dict[str, Any]:
+def _claim(evidence: Evidence, proposal: Proposal, horizon: int, pins: Pins, rule: str | None) -> dict[str, Any]:
     body = proposal.model_dump(mode="json")
     # Quoted values are measurements: they belong to the context.
     body["cited"] = [{"row": citation.row, "field": citation.field} for citation in proposal.cited]
-    return {
+    claim = {
         "schema": CLAIM_SCHEMA,
         "subject": evidence.subject.model_dump(mode="json") | {"name": claimed_name(evidence)},
         "proposal": body,
-        "sources": [s.model_dump(mode="json") for s in evidence.sources if not _absolute(s.path)],
+        "sources": [s.model_dump(mode="json") for s in evidence.sources if not is_absolute(s.path)],
         "seeds": pins.model_dump(mode="json"),
         "reruns": ["control", "control_again", "placebo", "treatment"],
         "horizon": horizon,
         "tolerance": {"floor": "placebo and control against control", "factor": FLOOR_FACTOR, "same": "bitwise"},
     }
-
-
-def claimed_name(evidence: Evidence) -> str:
-    """The script by the path its source has in the run's folder, however it was typed."""
-    typed = posixpath.normpath(evidence.subject.name.replace("\\", "/"))
-    inside = [source.path for source in evidence.sources if not _absolute(source.path)]
-    matching = [path for path in inside if typed == path or typed.endswith("/" + path)]
-    return max(matching, key=len, default=typed)
+    # Only where one was declared: a claim without a rule has the digest it always had.
+    return claim if rule is None else claim | {"rule": rule}
 
 
 def _context(evidence: Evidence, proposal: Proposal) -> dict[str, Any]:
@@ -65,9 +60,5 @@ def _context(evidence: Evidence, proposal: Proposal) -> dict[str, Any]:
         "environment": evidence.environment.model_dump(mode="json"),
         "fingerprint": evidence.fingerprint.model_dump(mode="json"),
         "cited": [citation.model_dump(mode="json") for citation in proposal.cited],
-        "outside_sources": [s.model_dump(mode="json") for s in evidence.sources if _absolute(s.path)],
+        "outside_sources": [s.model_dump(mode="json") for s in evidence.sources if is_absolute(s.path)],
     }
-
-
-def _absolute(path: str) -> bool:
-    return path.startswith("/") or path[1:3] in (":\\", ":/")

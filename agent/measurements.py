@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -125,12 +125,25 @@ def _first_gradients(evidence: Evidence, pattern: str) -> Measured:
     records = matching(evidence, pattern)
     if not records:
         return _nothing(pattern)
-    lines = [f"{r.name}\0{r.gradient}\0{r.gradient_digest_first}" for r in sorted(records, key=lambda r: r.name)]
     if all(record.gradient is None for record in records):
         return Measured(reason="no backward call was sampled")
     if any(r.gradient in ("nonzero", "nonfinite") and r.gradient_digest_first is None for r in records):
         return Measured(reason="a matching gradient was too large to be fingerprinted")
-    return Measured(hashlib.sha256("\n".join(lines).encode("utf-8", "backslashreplace")).hexdigest())
+    return _digest(f"{r.name}\0{r.gradient}\0{r.gradient_digest_first}" for r in records)
+
+
+def _first_parameters(evidence: Evidence, pattern: str) -> Measured:
+    records = matching(evidence, pattern)
+    if not records:
+        return _nothing(pattern)
+    if any(record.digest_first is None for record in records):
+        return Measured(reason="not every matching parameter was fingerprinted at the first backward")
+    return _digest(f"{r.name}\0{r.digest_first}" for r in records)
+
+
+def _digest(lines: Iterable[str]) -> Measured:
+    """One SHA-256 for several parameters, whatever their order."""
+    return Measured(hashlib.sha256("\n".join(sorted(lines)).encode("utf-8", "backslashreplace")).hexdigest())
 
 
 def _row(evidence: Evidence, row_id: str) -> Measured:
@@ -161,9 +174,13 @@ MEASUREMENTS: dict[str, Measurement] = {
     entry.name: entry
     for entry in (
         Measurement("input.first", None, "SHA-256 of the first batch's inputs", _fingerprint("inputs")),
+        Measurement("target.first", None, "SHA-256 of the first batch's targets", _fingerprint("targets")),
         Measurement("output.first", None, "SHA-256 of the model's first output", _fingerprint("outputs")),
         Measurement("loss.first", None, "loss at the first backward call", _first_loss),
         Measurement("loss.last", None, f"mean loss of the last {LAST_LOSSES} backward calls in the window", _last_loss),
+        Measurement(
+            "parameters.first", "parameters", "SHA-256 over their values at the first backward", _first_parameters
+        ),
         Measurement("gradient.first", "parameters", "SHA-256 over the first gradients", _first_gradients),
         Measurement("owned", "parameters", "how many are held by an optimizer", _owned),
         Measurement("moved", "parameters", "how many changed in a sampled step, bitwise", _moved),

@@ -28,6 +28,12 @@ def check_resumable(incident: Incident, options: Options) -> tuple[Evidence, Pro
         raise UsageError(
             "This incident has no frozen experiment.", about=about, hint=f"read it with `weaklink show {about}`."
         )
+    if evidence.subject.kind == "process":
+        raise UsageError(
+            "This was measured inside a process of your own; there is nothing here to run again.",
+            about=evidence.subject.name,
+            hint="put the system into a function that returns it: `weaklink diagnose train.py:build`.",
+        )
     if incident.verdict is not None:
         raise UsageError(
             "This incident was judged already; a prediction is tested once.",

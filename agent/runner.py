@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from weaklink.agent.progress import Progress
+from weaklink.agent.subject_files import located, located_rule, script_of, with_script
 from weaklink.collector.errors import SubjectError
 from weaklink.collector.evidence import Evidence, Subject, Value, read_evidence
 from weaklink.collector.job import Job, JobResult, Pins, Role
@@ -56,7 +57,7 @@ class Runner:
     """Runs one subject again and again from the same state. Use as a context manager.
 
     Args:
-        subject: The script or module.
+        subject: The script, module or factory.
         folder: The user's working folder.
         python: Interpreter to run it in.
         logs: Folder for what the runs print.
@@ -65,6 +66,8 @@ class Runner:
         task: The user's sentence on input and target.
         user_code: Patterns of library files that count as the user's.
         incidents: Folder of all incidents, which is no part of the working folder.
+        rule: Function that gives the targets belonging to a batch of inputs: `module:function`, `file.py:function`.
+        offline: Whether the observed run too may fetch nothing from a model hub; a rerun never may.
     """
 
     def __init__(
@@ -78,14 +81,18 @@ class Runner:
         task: str | None = None,
         user_code: tuple[str, ...] = (),
         incidents: Path | None = None,
+        rule: str | None = None,
+        offline: bool = False,
     ) -> None:
         self.subject, self.folder = subject, folder.resolve()
         environment = base_environment(HASH_SEED)
         self.pins = Pins(hash=environment["PYTHONHASHSEED"])
         self._logs, self._deadline, self._progress = logs, deadline, progress
         self._task, self._user_code = task, user_code
+        self._rule, self._offline = located_rule(rule, self.folder), offline
         self._workers = Workers(python, environment)
-        self._fresh = subject.kind == "script" and needs_fresh_interpreter(self.folder / subject.name)
+        script = script_of(subject)
+        self._fresh = script is not None and needs_fresh_interpreter(self.folder / script)
         if not self._fresh:
             self._workers.start()  # imports torch while the folder is copied
         try:
@@ -129,9 +136,10 @@ class Runner:
             keep_initial=rerun,
             pins=self.pins,
             guard=self._scratch.guard,
-            environment=self._environment(rerun),
+            environment=self._environment(rerun or self._offline),
             user_code=list(self._user_code),
             task=self._task,
+            rule=self._rule,
         )
         self._progress.begin(f"{role.replace('_', ' ')} run of {self.subject.name}")
         try:
@@ -151,21 +159,17 @@ class Runner:
 
     def _located(self) -> Subject:
         """The subject as the run's folder sees it: a script beside the folder keeps its own place."""
-        if self.subject.kind == "module":
-            return self.subject
-        script = (self.folder / self.subject.name).resolve()
-        inside = script.is_relative_to(self.folder)
-        name = str(script.relative_to(self.folder)) if inside else str(script)
-        return self.subject.model_copy(update={"name": name})
+        script = script_of(self.subject)
+        return self.subject if script is None else with_script(self.subject, located(script, self.folder))
 
-    def _environment(self, rerun: bool) -> dict[str, str]:
+    def _environment(self, offline: bool) -> dict[str, str]:
         local = {
             **OFFLINE_TRACKERS,
             "MLFLOW_TRACKING_URI": (self._scratch.temporary / "mlruns").as_uri(),
             "TMPDIR": str(self._scratch.temporary),
             "MPLBACKEND": "Agg",  # a window would wait for somebody to close it
         }
-        return {**local, **OFFLINE_HUBS} if rerun else local
+        return {**local, **OFFLINE_HUBS} if offline else local
 
     def _nothing_measured(self, record: RunRecord) -> SubjectError:
         last = record.result.output_tail.strip().splitlines()

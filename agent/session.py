@@ -31,6 +31,7 @@ from weaklink.agent.record.incident import Incident, new_incident
 from weaklink.agent.reporters.reading import effective_divergence
 from weaklink.agent.reporters.text import printable
 from weaklink.agent.runner import Runner, RunRecord
+from weaklink.agent.subject_files import script_of
 from weaklink.agent.verdict import IncidentStatus
 from weaklink.agent.verifier import Reruns, judge, status_of
 from weaklink.collector.errors import WeaklinkError
@@ -45,7 +46,10 @@ PLACEBO = "placebo"
 
 @dataclass(frozen=True)
 class Options:
-    """What a diagnosis was asked for. `deadline` is in seconds a run, `horizon` in optimizer steps a rerun."""
+    """What a diagnosis was asked for. `deadline` is in seconds a run, `horizon` in optimizer steps a rerun.
+
+    `rule` is `module:function` or `file.py:function`; with `offline` the observed run too finds no model hub.
+    """
 
     subject: Subject
     folder: Path
@@ -56,6 +60,8 @@ class Options:
     rerun: bool = True
     task: str | None = None
     user_code: tuple[str, ...] = ()
+    rule: str | None = None
+    offline: bool = False
 
 
 @dataclass
@@ -111,7 +117,8 @@ class Session:
 
     def _open(self, source: str) -> None:
         options = self.options
-        stem = options.subject.name if options.subject.kind == "module" else Path(options.subject.name).stem
+        script = script_of(options.subject)
+        stem = options.subject.name if script is None else Path(script).stem
         created = datetime.now().astimezone()
         self.folder = new_incident(options.incidents, stem, created)
         self.writer = RecordWriter(self.folder)
@@ -134,6 +141,7 @@ class Session:
                         "rerun": options.rerun,
                         "task": options.task,
                         "user_code": list(options.user_code),
+                        "rule": options.rule,
                     },
                 }
             ),
@@ -151,6 +159,8 @@ class Session:
             options.task,
             options.user_code,
             options.incidents,
+            options.rule,
+            options.offline,
         )
 
     def _observed(self, evidence: Evidence, record: RunRecord) -> None:
@@ -172,9 +182,9 @@ class Session:
         )
 
     def _conclude(self, evidence: Evidence, runner: Runner | None, interrupted: bool) -> Finished:
-        if not _measured(evidence) and interrupted:
+        if not measured(evidence) and interrupted:
             return self._close(IncidentStatus(), 130, "interrupted before anything was measured")
-        if not _measured(evidence):
+        if not measured(evidence):
             self._close(IncidentStatus(), 130 if interrupted else 2, _why_nothing(evidence))
             raise NothingMeasuredError.of(evidence, self.folder)
         if interrupted:
@@ -208,7 +218,7 @@ class Session:
         return None
 
     def _freeze(self, evidence: Evidence, proposal: Proposal, horizon: int, pins: Pins) -> Frozen:
-        frozen = freeze(evidence, proposal, horizon, pins)
+        frozen = freeze(evidence, proposal, horizon, pins, self.options.rule)
         self.writer.append("prediction.frozen", frozen, durable=True)
         self.progress.say(f"frozen   claim {frozen.claim_sha256}")
         self.progress.say(f"         context {frozen.context_sha256}")
@@ -309,7 +319,8 @@ def cost(evidence: Evidence, horizon: int) -> str:
     return f"rerun    4 reruns of up to {min(horizon, steps)} steps, about {max(1, round(seconds))} s in all"
 
 
-def _measured(evidence: Evidence) -> bool:
+def measured(evidence: Evidence) -> bool:
+    """Whether the run got far enough for a chain: it trained, or raised after a forward call."""
     outcome = evidence.outcome
     return outcome.backwards > 0 or outcome.steps > 0 or (outcome.forwards > 0 and outcome.raised is not None)
 

@@ -18,7 +18,9 @@ from weaklink.agent.verdict import (
     StayOutcome,
     Verdict,
 )
-from weaklink.collector.evidence import Evidence, Row, Value
+from weaklink.collector.evidence import Evidence, Status, Value
+
+DIVERGING: tuple[Status, ...] = ("fail", "suspected")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ def judge(proposal: Proposal, reruns: Reruns) -> Verdict:
 
     The floor of a number is the larger of control against control and placebo against control; `up`, `down` and
     `different` must exceed it by `FLOOR_FACTOR`. `same` is bitwise where the controls agree bitwise, else within it.
+    From a finite number to one that is not is different, whatever the floor; NaN has no up or down.
     """
     if reruns.control is None or reruns.control_again is None or reruns.treatment is None:
         lost = "control" if reruns.control is None or reruns.control_again is None else "treated"
@@ -139,13 +142,18 @@ def _number(value: Value) -> float | None:
 
 def _distance(one: Measured, other: Measured) -> float | None:
     a, b = _number(one.value), _number(other.value)
-    if not (one.taken and other.taken) or a is None or b is None or not (math.isfinite(a) and math.isfinite(b)):
+    if not (one.taken and other.taken) or a is None or b is None:
         return None
-    return abs(a - b)
+    if math.isfinite(a) and math.isfinite(b):
+        return abs(a - b)
+    return 0.0 if _equal(a, b) else math.inf
 
 
 def _floor(key: str, reruns: Reruns) -> float | None:
-    """How far a measurement moves when nothing meaningful changed. None for what is no number."""
+    """How far a measurement moves when nothing meaningful changed: without bound where it turns non-finite by itself.
+
+    None for what is no number.
+    """
     if reruns.control is None:
         return None
     control = take(reruns.control, key)
@@ -162,12 +170,8 @@ def _judge_one(mechanism: Mechanism, prediction: Prediction, reruns: Reruns, uns
     control, treatment = take(reruns.control, key), take(reruns.treatment, key)
     floor = _floor(key, reruns)
     status: PredictionStatus = "not_measured"
-    reason: str | None = None
-    if not control.taken or not treatment.taken:
-        reason = control.reason or treatment.reason
-    elif key in unstable and _number(control.value) is None:
-        reason = "the two controls differ here"
-    else:
+    reason = _incomparable(control, treatment, floor, key in unstable)
+    if reason is None:
         held = _holds(prediction, control.value, treatment.value, floor or 0.0, key in unstable)
         status = "held" if held else "failed"
     return PredictionOutcome(
@@ -183,11 +187,22 @@ def _judge_one(mechanism: Mechanism, prediction: Prediction, reruns: Reruns, uns
     )
 
 
+def _incomparable(control: Measured, treatment: Measured, floor: float | None, unstable: bool) -> str | None:
+    """Why nothing can be said of this measurement, or None."""
+    if not control.taken or not treatment.taken:
+        return control.reason or treatment.reason
+    if unstable and _number(control.value) is None:
+        return "the two controls differ here"
+    if floor == math.inf:
+        return "it turns non-finite, or stays finite, without any meaningful change"
+    return None
+
+
 def _holds(prediction: Prediction, control: Value, treatment: Value, floor: float, unstable: bool) -> bool:
     a, b = _number(control), _number(treatment)
     if prediction.expect == "becomes":
         if (wanted := _number(prediction.value)) is not None and b is not None:
-            return wanted == b
+            return _equal(wanted, b)
         return _equal(treatment, prediction.value)
     if a is None or b is None or isinstance(control, bool):
         return _equal(control, treatment) == (prediction.expect == "same")
@@ -200,24 +215,19 @@ def _holds(prediction: Prediction, control: Value, treatment: Value, floor: floa
 
 
 def _beyond(a: float, b: float, floor: float) -> bool:
-    if math.isfinite(a) != math.isfinite(b):
-        return True
-    return abs(b - a) > FLOOR_FACTOR * floor if math.isfinite(a) else not _equal(a, b)
+    both = math.isfinite(a) and math.isfinite(b)
+    return abs(b - a) > FLOOR_FACTOR * floor if both else not _equal(a, b)
 
 
 def _judge_stay(key: str, reruns: Reruns, unstable: list[str]) -> StayOutcome:
     assert reruns.control is not None
     assert reruns.treatment is not None
     control, treatment = take(reruns.control, key), take(reruns.treatment, key)
-    if not control.taken or not treatment.taken or (key in unstable and _number(control.value) is None):
+    floor = _floor(key, reruns)
+    if _incomparable(control, treatment, floor, key in unstable) is not None:
         return StayOutcome(measurement=key, control=control.value, treatment=treatment.value, equal=None)
-    equal = _holds(
-        Prediction(measurement=key, expect="same"),
-        control.value,
-        treatment.value,
-        _floor(key, reruns) or 0.0,
-        key in unstable,
-    )
+    same = Prediction(measurement=key, expect="same")
+    equal = _holds(same, control.value, treatment.value, floor or 0.0, key in unstable)
     return StayOutcome(measurement=key, control=control.value, treatment=treatment.value, equal=equal)
 
 
@@ -254,15 +264,15 @@ def _judge_lead(
     unseen = [stay.measurement for stay in stays if stay.equal is None]
     failed = [o.measurement for o in outcomes if o.status == "failed"]
     unmeasured = [o.measurement for o in outcomes if o.status == "not_measured"]
-    flipped = _row_flipped(proposal.first_row, reruns)
+    unflipped = _unflipped(proposal.first_row, reruns, bool(failed and standing))
 
     def outcome(status: MechanismStatus, reason: str) -> MechanismOutcome:
         return MechanismOutcome.model_validate({"id": name, "status": status, "reason": reason})
 
     if moved:
         return outcome("void", f"the rerun also changed what had to stay: {_list(moved)}")
-    if not flipped:
-        return outcome("refuted", f"the intervention applied, and {proposal.first_row} stays as it was")
+    if unflipped is not None:
+        return outcome(*unflipped)
     failed_rows = [key for key in failed if key.startswith("row[")]
     if failed_rows or (failed and standing):
         return outcome("refuted", f"its prediction failed: {_list(failed)}")
@@ -279,15 +289,28 @@ def _judge_lead(
     )
 
 
-def _row_flipped(row_id: str | None, reruns: Reruns) -> bool:
-    if row_id is None or reruns.control is None or reruns.treatment is None:
-        return False
-    before, after = reruns.control.row(row_id), reruns.treatment.row(row_id)
-    return _diverges(before) and after is not None and after.status == "pass"
+def _unflipped(row_id: str | None, reruns: Reruns, rival_right: bool) -> tuple[MechanismStatus, str] | None:
+    """What follows for the lead where its row does not flip from divergence to pass; None where it does.
+
+    A row that still diverges refutes it. One that merely cannot be read any more, or that the control never showed,
+    says nothing.
+    """
+    before, after = _status(reruns.control, row_id), _status(reruns.treatment, row_id)
+    if before not in DIVERGING:
+        return "inconclusive", f"within its steps the control does not show {row_id} diverge"
+    if after in DIVERGING:
+        return "refuted", f"the intervention applied, and {row_id} stays as it was"
+    if after == "not_measured":
+        return "inconclusive", f"the treated rerun does not measure {row_id}"
+    if after == "evidence":
+        status: MechanismStatus = "refuted" if rival_right else "inconclusive"
+        return status, f"{row_id} no longer diverges, and does not pass either"
+    return None
 
 
-def _diverges(row: Row | None) -> bool:
-    return row is not None and row.status in ("fail", "suspected")
+def _status(run: Evidence | None, row_id: str | None) -> Status:
+    row = run.row(row_id) if run is not None and row_id is not None else None
+    return row.status if row is not None else "not_measured"
 
 
 def _prefix_agrees(observed: Evidence, control: Evidence) -> bool | None:

@@ -59,3 +59,11 @@ class WorkerError(WeaklinkError):
 
 class InterventionError(WeaklinkError):
     """An experiment cannot be applied to this run."""
+
+
+class LedgerError(WeaklinkError):
+    """An argument of the ledger, or the system it is given, cannot be used."""
+
+
+class ProbeError(WeaklinkError):
+    """An instrument is given what it cannot work on, or could not undo its work."""

@@ -112,6 +112,7 @@ class ParameterRecord(Model):
 
     Norms are Euclidean, in the parameter's own unit. `first` is the first backward or step of the run, `net` the
     movement from the first to the last sampled step of the dense window (in reruns: over the whole rerun).
+    `digest_first` is the SHA-256 of its values at the first backward; None: not seen, or too large to hash.
     """
 
     name: str
@@ -126,6 +127,7 @@ class ParameterRecord(Model):
     created_by: Site | None = None
     created_after_optimizer: bool = False
     reached: bool | None = None
+    digest_first: str | None = None
     gradient: GradientState | None = None
     gradient_norm_first: Float | None = None
     gradient_digest_first: str | None = None
@@ -214,9 +216,12 @@ class InterventionReport(Model):
 
 
 class Subject(Model):
-    """What was run: a script path or a module name, with its arguments."""
+    """What was run: a script path, a module name or a factory (`train.py:build`), with its arguments.
 
-    kind: Literal["script", "module"]
+    *process* is a ledger or a watched loop inside a process of the user's own: there is nothing to run again.
+    """
+
+    kind: Literal["script", "module", "factory", "process"]
     name: str
     argv: list[str] = []
 
@@ -292,14 +297,15 @@ def write_evidence(evidence: Evidence, path: Path) -> None:
     """
     partial = path.with_name(path.name + ".part")
     try:
-        partial.write_text(_text(evidence) + "\n", encoding="utf-8")
+        partial.write_text(evidence_text(evidence) + "\n", encoding="utf-8")
         partial.replace(path)
     except OSError:
         partial.unlink(missing_ok=True)
         raise
 
 
-def _text(evidence: Evidence) -> str:
+def evidence_text(evidence: Evidence) -> str:
+    """The file's text, one line of JSON; bytes that are no UTF-8 are escaped."""
     try:
         return evidence.model_dump_json(by_alias=True)
     except PydanticSerializationError:  # lone surrogates: a name or message with bytes that are no UTF-8

@@ -30,7 +30,8 @@ class Job(Model):
     """One run of the user's script in a worker.
 
     `horizon` counts optimizer steps, `horizon_backwards` backward calls of a run that never steps; None runs to the
-    end. `deadline` is in seconds and is watched from outside as well.
+    end. `deadline` is in seconds and is watched from outside as well. `rule` names a function, `module:function` or
+    `file.py:function`, that gives the targets belonging to a batch of inputs.
     """
 
     role: Role
@@ -49,6 +50,7 @@ class Job(Model):
     environment: dict[str, str] = {}
     user_code: list[str] = []
     task: str | None = None
+    rule: str | None = None
 
 
 class JobResult(Model):

@@ -26,7 +26,7 @@ from weaklink.collector.job import Job
 from weaklink.collector.launch import run_subject
 from weaklink.collector.postimport import after_import
 from weaklink.collector.stopping import REAL_EXIT, Stopper, StopRun, leave, run_exit_handlers
-from weaklink.collector.watch.sites import UserCode
+from weaklink.collector.watching.sites import UserCode
 
 if TYPE_CHECKING:
     from weaklink.collector.instruments import Instruments
@@ -73,6 +73,8 @@ class ScriptRun:
         code = self._call_script()
         if self._instruments is not None:
             self._instruments.finish()
+            if self._instruments.watcher.rules.refused is not None:
+                raise self._instruments.watcher.rules.refused
         try:
             self.write()
         except OSError as error:
@@ -112,7 +114,7 @@ class ScriptRun:
     def _call_script(self) -> int:
         try:
             try:
-                run_subject(self.job.subject, self.job.folder)
+                self._run_subject()
             finally:
                 self.stopper.done = True  # a signal from here on comes too late to stop anything
         except StopRun as stop:
@@ -132,6 +134,17 @@ class ScriptRun:
             return 1
         self.outcome.ended, self.outcome.note, self.outcome.exit_code = "completed", None, 0
         return 0
+
+    def _run_subject(self) -> None:
+        if self.job.subject.kind != "factory":
+            run_subject(self.job.subject, self.job.folder)
+            return
+        from weaklink.collector.factory import run_factory  # imports torch, which puts the instruments in place
+
+        if self._refused is not None:
+            raise self._refused
+        assert self._instruments is not None
+        run_factory(self.job.subject.name, self.job.folder, self._instruments.watcher, probe=self.job.role == "observe")
 
     def _ended_by(self, stop: StopRun) -> None:
         self.outcome.ended, self.outcome.note = stop.reason, stop.note

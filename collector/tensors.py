@@ -16,6 +16,11 @@ from torch import Tensor
 
 # A digest copies the tensor to the host; above this many bytes a run would notice.
 DIGEST_LIMIT_BYTES = 256 * 1024 * 1024
+# Differences exist all at once for one transfer to the host; above this many bytes they are taken in parts.
+PART_BYTES = 256 * 1024 * 1024
+# Tensors up to this many entries are laid end to end and measured together: the calls would cost more than the numbers.
+SMALL_ENTRIES = 4096
+_FLAT = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 
 
 def dense(tensor: Tensor) -> Tensor:
@@ -29,32 +34,91 @@ def dense(tensor: Tensor) -> Tensor:
 
 
 def norms(tensors: Sequence[Tensor]) -> list[float]:
-    """Euclidean norm of each tensor, as float64-accurate as its dtype allows; one host transfer a device.
+    """Euclidean norm of each tensor, as float64-accurate as its dtype allows; one host transfer a device and type.
 
     Half precision is widened first: the square of 1e-4 is zero in float16.
     """
-    groups: dict[tuple[torch.device, torch.dtype], list[int]] = defaultdict(list)
-    wide: list[Tensor] = []
-    for position, tensor in enumerate(tensors):
-        values = dense(tensor)
-        if values.dtype in (torch.float16, torch.bfloat16) or not (values.is_floating_point() or values.is_complex()):
-            values = values.float()
-        wide.append(values)
-        groups[(values.device, values.dtype)].append(position)
-    found = [0.0] * len(wide)
-    for positions in groups.values():
-        for position, value in zip(positions, _norms_of_one_kind([wide[i] for i in positions]), strict=True):
-            found[position] = value
+    found = [0.0] * len(tensors)
+    with torch.no_grad():
+        small, rest = _by_kind(tensors)
+        for positions in small.values():
+            flat = _flat([tensors[position] for position in positions])
+            _put(found, positions, _norms_of_pieces(flat, [tensors[position].numel() for position in positions]))
+        large: dict[Kind, list[int]] = defaultdict(list)
+        wide = {position: _wide(tensors[position]) for position in rest}
+        for position, values in wide.items():
+            large[values.device, values.dtype].append(position)
+        for positions in large.values():
+            _put(found, positions, _norms_of_one_kind([wide[position] for position in positions]))
     return found
+
+
+Kind = tuple[torch.device, torch.dtype]
+
+
+def _by_kind(tensors: Sequence[Tensor]) -> tuple[dict[Kind, list[int]], list[int]]:
+    """Positions of the small dense tensors by device and type, and those of all others."""
+    kinds: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    for position, tensor in enumerate(tensors):  # the only loop over all of them: nothing is called in it
+        kinds[tensor.layout, tensor.device, tensor.dtype].append(position)
+    small: dict[Kind, list[int]] = {}
+    rest: list[int] = []
+    for (layout, device, dtype), positions in kinds.items():
+        # float64 does not exist on Apple's device.
+        if layout is not torch.strided or dtype not in _FLAT or device.type == "mps":
+            rest += positions
+            continue
+        fitting = [position for position in positions if tensors[position].numel() <= SMALL_ENTRIES]
+        if fitting:
+            small[device, dtype] = fitting
+        if len(fitting) < len(positions):
+            rest += [position for position in positions if tensors[position].numel() > SMALL_ENTRIES]
+    return small, rest
+
+
+def _cannot_underflow(tensor: Tensor) -> bool:
+    """Whether its norm is zero only where every entry is: measured in float64, from a type of smaller range."""
+    flat = tensor.layout is torch.strided and tensor.dtype in _FLAT and tensor.numel() <= SMALL_ENTRIES
+    return flat and tensor.dtype != torch.float64 and not tensor.is_mps
+
+
+def _put(found: list[float], positions: list[int], lengths: list[float]) -> None:
+    for position, length in zip(positions, lengths, strict=True):
+        found[position] = length
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    values = dense(tensor)
+    if values.dtype in (torch.float16, torch.bfloat16) or not (values.is_floating_point() or values.is_complex()):
+        return values.float()
+    return values
+
+
+def _flat(tensors: list[Tensor]) -> Tensor:
+    return torch.cat([tensor if tensor.dim() == 1 else tensor.reshape(-1) for tensor in tensors])
+
+
+def _norms_of_pieces(flat: Tensor, sizes: list[int]) -> list[float]:
+    """Norms of the pieces of a flat tensor: squared in float64 and summed piece by piece, however many there are.
+
+    A norm whose square its own type cannot hold is infinite, as torch's own would be: a column does not change its
+    meaning with the size of a tensor.
+    """
+    wide = flat.double()
+    lengths = torch.tensor(sizes, device=flat.device)
+    squares = torch.segment_reduce(wide * wide, "sum", lengths=lengths, unsafe=True)
+    half = flat.dtype in (torch.float16, torch.bfloat16)
+    limit = torch.finfo(torch.float32 if half else flat.dtype).max
+    found = squares.masked_fill(squares > limit, float("inf")).sqrt()
+    return [float(length) for length in found.tolist()]
 
 
 def _norms_of_one_kind(tensors: list[Tensor]) -> list[float]:
     if not tensors:
         return []
-    with torch.no_grad():
-        foreach = getattr(torch, "_foreach_norm", None)  # no public name in any release up to 2.13
-        results = foreach(tensors) if foreach is not None else [torch.linalg.vector_norm(t) for t in tensors]
-        return [float(value) for value in torch.stack([result.real for result in results]).cpu().double().tolist()]
+    foreach = getattr(torch, "_foreach_norm", None)  # no public name in any release up to 2.13
+    results = foreach(tensors) if foreach is not None else [torch.linalg.vector_norm(t) for t in tensors]
+    return [float(value) for value in torch.stack([result.real for result in results]).cpu().double().tolist()]
 
 
 def nonfinite(tensors: Sequence[Tensor]) -> list[bool]:
@@ -68,10 +132,60 @@ def differ(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[bool]:
         return _flags([((a != b) & ~((a != a) & (b != b))).any() for a, b in pairs])
 
 
+def movements(pairs: Sequence[tuple[Tensor, Tensor]]) -> tuple[list[bool], list[float]]:
+    """Whether each pair (now, before) differs in any entry, and the Euclidean norm of the difference.
+
+    A norm that is finite and not zero is movement beyond doubt, and a small tensor's zero is none. Only elsewhere
+    (underflow, overflow) are the entries themselves compared: that takes several further operations a tensor.
+    """
+    lengths = [0.0] * len(pairs)
+    alike = [now.dtype == before.dtype and now.device == before.device for now, before in pairs]
+    with torch.no_grad():
+        small, rest = _by_kind([now for now, _ in pairs])
+        for positions in small.values():
+            together = [position for position in positions if alike[position]]
+            rest += [position for position in positions if not alike[position]]
+            if together:
+                flat = _flat([pairs[p][0] for p in together]) - _flat([pairs[p][1] for p in together])
+                _put(lengths, together, _norms_of_pieces(flat, [pairs[p][0].numel() for p in together]))
+        for part in _parts([pairs[position] for position in rest], rest):
+            _put(lengths, part, norms([pairs[position][0] - pairs[position][1] for position in part]))
+    moved = [length != 0.0 for length in lengths]
+    doubtful = [
+        index
+        for index, length in enumerate(lengths)
+        if not 0.0 < length < float("inf") and not (length == 0.0 and _cannot_underflow(pairs[index][0]))
+    ]
+    for index, has_moved in zip(doubtful, differ([pairs[index] for index in doubtful]), strict=True):
+        moved[index] = has_moved
+    return moved, lengths
+
+
+def _parts(pairs: Sequence[tuple[Tensor, Tensor]], positions: list[int]) -> Iterator[list[int]]:
+    """The positions in runs whose differences fit into `PART_BYTES` together (one of them may be larger)."""
+    start, size = 0, 0
+    for end, (now, _) in enumerate(pairs):
+        size += now.numel() * now.element_size()
+        if size > PART_BYTES and end > start:
+            yield positions[start:end]
+            start, size = end, now.numel() * now.element_size()
+    if positions:
+        yield positions[start:]
+
+
 def exactly_zero(tensors: Sequence[Tensor]) -> list[bool]:
     """Whether every entry of each tensor is exactly zero."""
     with torch.no_grad():
         return _flags([(dense(tensor) == 0).all() for tensor in tensors])
+
+
+def zeros_by_norm(tensors: Sequence[Tensor], lengths: Sequence[float]) -> list[bool]:
+    """The same, asking only those entries whose norm leaves it open: a norm underflows before its entries do."""
+    found = [length == 0.0 for length in lengths]
+    doubtful = [index for index, zero in enumerate(found) if zero and not _cannot_underflow(tensors[index])]
+    for index, zero in zip(doubtful, exactly_zero([tensors[index] for index in doubtful]), strict=True):
+        found[index] = zero
+    return found
 
 
 def _flags(results: list[Tensor]) -> list[bool]:

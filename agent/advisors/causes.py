@@ -13,6 +13,10 @@ CAUSES: dict[str, tuple[tuple[MechanismFamily, str], ...]] = {
         ("supervision_missing", "Every target carries the ignored label, so the loss supervises nothing."),
         ("label_convention", "The label that the data uses for a class is the one that the loss ignores."),
     ),
+    "TASK/rule": (
+        ("pairing_broken", "Inputs and targets were brought out of order against each other."),
+        ("label_convention", "The targets follow the rule in another convention: classes numbered otherwise, a sign."),
+    ),
     "OBJECTIVE/mode": (
         ("wrong_mode_in_training", "The model was left in eval mode, so dropout and normalisation do not train."),
         ("other", "The mode is intended: statistics are kept fixed on purpose."),
@@ -27,9 +31,18 @@ CAUSES: dict[str, tuple[tuple[MechanismFamily, str], ...]] = {
     "OBJECTIVE/fed": (
         (
             "wrong_scores_to_loss",
-            "The loss applies log-softmax itself and is given probabilities instead of raw scores.",
+            "The loss is given other scores than it expects: probabilities where it applies the softmax or the sigmoid "
+            "itself, raw scores where it expects log-probabilities.",
         ),
-        ("other", "A second softmax is intended, as a temperature of its own."),
+        ("other", "The scores are intended: a second softmax as a temperature of its own, a density of one's own."),
+    ),
+    "OBJECTIVE/shapes": (
+        ("shape_misread", "Outputs and targets of different shapes are broadcast: each output meets every target."),
+        ("other", "Every pair of them is meant to be compared."),
+    ),
+    "OBJECTIVE/floor": (
+        ("wrong_scores_to_loss", "The loss is given values that are no log-probabilities, and falls below its floor."),
+        ("wrong_term_or_sign", "A sign is turned around, so that the loss has no floor."),
     ),
     "DEPENDENCY/graph": (
         ("graph_cut", "The loss was built from values that carry no history (detach, .item(), numpy, no_grad)."),
@@ -97,8 +110,11 @@ CAUSES: dict[str, tuple[tuple[MechanismFamily, str], ...]] = {
 QUESTIONS: dict[str, str] = {
     "TASK/finite": "Which file do the first non-finite inputs come from?",
     "TASK/supervised": "Which label marks positions that should not be supervised?",
+    "TASK/rule": "Are the targets numbered as the rule numbers them?",
     "OBJECTIVE/mode": "Is the model meant to train in eval mode?",
-    "OBJECTIVE/fed": "Is the softmax in front of the loss intended?",
+    "OBJECTIVE/fed": "Are these scores meant for this loss?",
+    "OBJECTIVE/shapes": "Which shapes were outputs and targets meant to have?",
+    "OBJECTIVE/floor": "Which kind of scores does the model give: raw ones, probabilities or log-probabilities?",
     "DEPENDENCY/reached": "Are these parameters meant to be trained by this loss?",
     "GRADIENT/pre_existing": "Where should the gradients be cleared?",
     "GRADIENT/nonzero": "Is this part of the model meant to start with a gradient of zero?",
@@ -112,7 +128,12 @@ QUESTIONS: dict[str, str] = {
 }
 
 REPAIRS: dict[str, Repair] = {
-    "OBJECTIVE/fed": Repair(text="Give the raw scores to the loss.", kind="objective"),
+    "OBJECTIVE/fed": Repair(
+        text="Give the loss the scores it expects: raw ones to a cross entropy and to a binary cross entropy with "
+        "logits, log-probabilities to a negative log-likelihood.",
+        kind="objective",
+    ),
+    "OBJECTIVE/shapes": Repair(text="Give outputs and targets the same shape before the loss.", kind="objective"),
     "GRADIENT/pre_existing": Repair(text="Call optimizer.zero_grad() once before each backward.", kind="wiring"),
     "OWNERSHIP/unregistered": Repair(text="Keep the modules in nn.ModuleList or nn.ModuleDict.", kind="wiring"),
     "UPDATE/steps": Repair(text="Call optimizer.step() after backward.", kind="wiring"),

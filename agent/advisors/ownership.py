@@ -36,7 +36,9 @@ _EXPLANATIONS: dict[MechanismFamily, str] = {
 
 
 def missing_parameters(evidence: Evidence, row: Row) -> Proposal | None:
-    """Own what is missing; nothing else changes. None where the run offers too little to measure it by."""
+    """Own what is missing; nothing else changes. None where the run offers too little, or where it may be intended."""
+    if row.status != "fail":
+        return None
     names = [record.name for record in evidence.parameters if _missing(record.name, row)]
     pattern = common_pattern(names)
     if not names or not matching(evidence, pattern):

@@ -6,12 +6,25 @@ operator instead of inventing one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from weaklink.agent.advisors import dependency, gradient, objective, ownership, task, update
 from weaklink.agent.advisors.base import cite
 from weaklink.agent.advisors.causes import CAUSES, QUESTIONS, REPAIRS
-from weaklink.agent.advisors.ownership import missing_parameters
-from weaklink.agent.contract import BOUNDARY_OF
+from weaklink.agent.contract import BOUNDARY_OF, violations
 from weaklink.agent.proposal import Mechanism, Proposal
 from weaklink.collector.evidence import Evidence, Row
+
+# The experiment that settles a row; None where this run offers too little to measure it by.
+PAGES: dict[str, Callable[[Evidence, Row], Proposal | None]] = {
+    "TASK/rule": task.broken_pairing,
+    "OBJECTIVE/fed": objective.doubled_softmax,
+    "DEPENDENCY/reached": dependency.cut_path,
+    "GRADIENT/nonzero": gradient.dead_module,
+    "OWNERSHIP/owned": ownership.missing_parameters,
+    "UPDATE/scale": update.outgrown_step,
+    "UPDATE/moved": update.lost_update,
+}
 
 
 class Playbook:
@@ -24,11 +37,14 @@ class Playbook:
         row = evidence.first_divergence
         if row is None:
             return _nothing(evidence)
-        if row.id == "OWNERSHIP/owned" and row.status == "fail":
-            proposal = missing_parameters(evidence, row)
-            if proposal is not None:
-                return proposal
-        return _ask(row)
+        return _experiment(evidence, row) or _ask(row)
+
+
+def _experiment(evidence: Evidence, row: Row) -> Proposal | None:
+    page = PAGES.get(row.id)
+    proposal = page(evidence, row) if page is not None else None
+    # A run may lack just the measurement that would tell the mechanisms apart: then a question is the honest answer.
+    return proposal if proposal is not None and not violations(proposal, evidence) else None
 
 
 def _nothing(evidence: Evidence) -> Proposal:

@@ -14,8 +14,8 @@ from weaklink.collector.errors import UsageError, WeaklinkError
 
 HELP = """Name the first broken link of a PyTorch run that runs but does not learn, and prove it by a controlled rerun.
 
-Exit codes: 0 no divergence; 1 a divergence, a script that raised, a damaged record; 2 wrong usage, or nothing could be
-measured; 3 the advisor failed; 70 a bug of weaklink; 130 interrupted."""
+Exit codes: 0 no divergence; 1 a divergence, a script that raised, a damaged record, a replay that differs; 2 wrong
+usage, or nothing could be measured; 3 the advisor failed; 70 a bug of weaklink; 130 interrupted."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,7 +28,9 @@ app = typer.Typer(
 Words = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="SUBJECT [-- ARGS]", help="A script, or an evidence file; after -- the script's own arguments."
+        metavar="SUBJECT [-- ARGS]",
+        help="A script, a factory (train.py:build, package.module:build) or an evidence file; after -- the script's "
+        "own arguments.",
     ),
 ]
 Module = Annotated[
@@ -44,6 +46,13 @@ Task = Annotated[str | None, typer.Option(help="One sentence: what one input and
 UserCode = Annotated[
     list[str] | None,
     typer.Option("--user-code", metavar="GLOB", help="Library files that count as your own code. May be repeated."),
+]
+Rule = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODULE:FUNCTION",
+        help="Function that gives the targets belonging to a batch of inputs; file.py:function too.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")]
 Incident = Annotated[str, typer.Argument(metavar="INCIDENT", help="Folder of an incident, or its events.jsonl.")]
@@ -87,6 +96,7 @@ def diagnose(
     incidents: Annotated[str, typer.Option(metavar="DIR", help="Folder for incident records.")] = "incidents",
     task: Task = None,
     user_code: UserCode = None,
+    rule: Rule = None,
     json: Json = False,
 ) -> None:
     """Find the first broken link of a run, and prove one cause with one controlled experiment.
@@ -97,7 +107,18 @@ def diagnose(
     from weaklink.agent.cli.commands import diagnose as command
 
     command.run(
-        words or [], module, python, advisor, deadline, horizon, not no_rerun, incidents, task, user_code or [], json
+        words or [],
+        module,
+        python,
+        advisor,
+        deadline,
+        horizon,
+        not no_rerun,
+        incidents,
+        task,
+        user_code or [],
+        rule,
+        json,
     )
 
 
@@ -114,6 +135,7 @@ def observe(
     ] = None,
     task: Task = None,
     user_code: UserCode = None,
+    rule: Rule = None,
     json: Json = False,
 ) -> None:
     """Run a script as it is, in place, and write the evidence file beside it.
@@ -122,7 +144,51 @@ def observe(
     """
     from weaklink.agent.cli.commands import observe as command
 
-    command.run(words or [], module, python, out, deadline, task, user_code or [], json)
+    command.run(words or [], module, python, out, deadline, task, user_code or [], rule, json)
+
+
+@app.command()
+def ledger(
+    words: Words = None,
+    module: Module = None,
+    python: Python = None,
+    out: Annotated[
+        str | None, typer.Option("--out", "-o", metavar="FILE", help="Keep the evidence in this file [default: none].")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for a suspicion too.")] = False,
+    deadline: Deadline = 600.0,
+    task: Task = None,
+    user_code: UserCode = None,
+    rule: Rule = None,
+    json: Json = False,
+) -> None:
+    """Show the learning chain alone: one run in a scratch copy, no mechanism, no experiment, no record.
+
+    Exits with 1 where a row fails. A suspicion accuses nobody, and no experiment settles it here.
+    """
+    from weaklink.agent.cli.commands import ledger as command
+
+    command.run(words or [], module, python, out, strict, deadline, task, user_code or [], rule, json)
+
+
+@app.command()
+def replay(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME ...]", help="Replays, by name or by folder; none lists them.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every replay there is.")] = False,
+    inside: Annotated[str, typer.Option("--in", metavar="DIR", help="Folder of the replays.")] = "replays",
+    store: Annotated[
+        bool, typer.Option("--write", help="Store the receipt of this run instead of comparing with it.")
+    ] = False,
+    python: Python = None,
+    deadline: Deadline = 600.0,
+    json: Json = False,
+) -> None:
+    """Diagnose stored runs again, offline, and name everything that is not as their receipts have it."""
+    from weaklink.agent.cli.commands import replay as command
+
+    command.run(names or [], every, inside, store, python, deadline, json)
 
 
 @app.command()
@@ -186,14 +252,17 @@ def run(arguments: list[str]) -> int:
     wants_json = "--json" in arguments[: arguments.index("--")] if "--" in arguments else "--json" in arguments
     try:
         result = typer.main.get_command(app).main(arguments, prog_name="weaklink", standalone_mode=False)
-        return result if isinstance(result, int) else 0
+        # Commands leave by SystemExit: a 130 that is returned is Ctrl-C, which typer swallowed without a word.
+        return _interrupted(wants_json) if result == 130 else result if isinstance(result, int) else 0
     except WeaklinkError as error:
         return _report(error, wants_json)
     except KeyboardInterrupt:
-        return _report(_Interrupted("Interrupted.", hint="what had been recorded is kept."), wants_json)
+        return _interrupted(wants_json)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 2
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # older typers raise an Abort of it
+            return _interrupted(wants_json)
         if isinstance(error, _click_exception()):
             return _report(_usage(error), wants_json)
         return _bug(error, wants_json)
@@ -229,6 +298,10 @@ def _usage(error: Exception) -> WeaklinkError:
     path = context.command_path if context is not None else "weaklink"
     hint = f"see `{path} --help`; a script's own options stand after `--`."
     return UsageError(message, hint=hint)
+
+
+def _interrupted(wants_json: bool) -> int:
+    return _report(_Interrupted("Interrupted.", hint="what had been recorded is kept."), wants_json)
 
 
 def _report(error: WeaklinkError, wants_json: bool) -> int:

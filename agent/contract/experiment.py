@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
 from weaklink.agent.contract.families import order
 from weaklink.agent.contract.values import filled, quoted
 from weaklink.agent.measurements import matching
 from weaklink.agent.proposal import Proposal
 from weaklink.collector.catalogue import CATALOGUE, ParameterGlob, checked_parameters
+from weaklink.collector.catalogue.capability import Redrawing
 from weaklink.collector.errors import InterventionError
 from weaklink.collector.evidence import Evidence
 
@@ -56,6 +58,13 @@ def experiment(proposal: Proposal, evidence: Evidence) -> Iterator[str]:
         return
     if isinstance(checked, ParameterGlob) and not matching(evidence, checked.parameters):
         yield f"{choice.name}: no parameter of the model matches {quoted(checked.parameters)}; use a pattern that does."
+    if isinstance(checked, Redrawing) and not _has_module(evidence, checked.module):
+        yield f"{choice.name}: no module with parameters matches {quoted(checked.module)}; use a pattern that does."
+
+
+def _has_module(evidence: Evidence, pattern: str) -> bool:
+    modules = (record.name.rpartition(".")[0] for record in evidence.parameters if record.in_model)
+    return any(fnmatchcase(module, pattern) for module in modules)
 
 
 def shape(proposal: Proposal, evidence: Evidence) -> Iterator[str]:

@@ -19,7 +19,7 @@ from weaklink.agent.reporters.reading import (
 )
 from weaklink.agent.reporters.text import plural, value_text
 from weaklink.agent.reporters.view import IncidentView
-from weaklink.collector.evidence import Evidence
+from weaklink.collector.evidence import Evidence, Row
 
 
 def sections(incident: IncidentView) -> list[Section]:
@@ -43,7 +43,12 @@ def result(incident: IncidentView) -> list[str]:
     evidence = incident.evidence
     if evidence is None:
         return ["Nothing was observed: the diagnosis ended before there was any evidence."]
-    return [*_raised(evidence), *_cut_short(evidence), *_divergence(incident, evidence)]
+    return [*ending(evidence), *_divergence(incident, evidence)]
+
+
+def ending(evidence: Evidence) -> list[str]:
+    """What the run raised, and that it did not get to its end, where either is so."""
+    return [*_raised(evidence), *_cut_short(evidence)]
 
 
 def question(incident: IncidentView) -> Section | None:
@@ -159,30 +164,39 @@ def _cut_short(evidence: Evidence) -> list[str]:
 def _divergence(incident: IncidentView, evidence: Evidence) -> list[str]:
     row = effective_divergence(incident)
     if row is not None and row.status == "fail":
-        return [f"First divergence: {row.id} fails ({row.basis}): {_sentence(row.text)}"]
+        return [failing(row)]
     if row is not None:
         open_end = "Nothing has settled it yet." if incident.verdict is None else "The experiment did not settle it."
-        return [f"No row fails. {row.id} is suspected, not proven: {_sentence(row.text)} {open_end}"]
-    return [_no_row_fails(incident), _worth(evidence)]
-
-
-def _no_row_fails(incident: IncidentView) -> str:
+        return [f"{suspecting(row)} {open_end}"]
     withdrawn = withdrawn_row(incident)
     if withdrawn is None:
-        return "No row fails." if _measured(incident) else "No row was measured, so none can fail."
-    return f"No row fails. The suspicion of {withdrawn.id} was not confirmed by the rerun and is withdrawn."
+        return [no_row_fails(evidence), worth(evidence)]
+    text = f"No row fails. The suspicion of {withdrawn.id} was not confirmed by the rerun and is withdrawn."
+    return [text, worth(evidence)]
+
+
+def failing(row: Row) -> str:
+    """The sentence that names the first divergence."""
+    return f"First divergence: {row.id} fails ({row.basis}): {_sentence(row.text)}"
+
+
+def suspecting(row: Row) -> str:
+    """The sentence on the first row that is suspected, where none fails."""
+    return f"No row fails. {row.id} is suspected, not proven: {_sentence(row.text)}"
+
+
+def no_row_fails(evidence: Evidence) -> str:
+    """The sentence on a chain without a failing or a suspected row."""
+    measured = any(row.status != "not_measured" for row in evidence.rows)
+    return "No row fails." if measured else "No row was measured, so none can fail."
 
 
 def _sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def _measured(incident: IncidentView) -> bool:
-    rows = incident.evidence.rows if incident.evidence is not None else []
-    return any(row.status != "not_measured" for row in rows)
-
-
-def _worth(evidence: Evidence) -> str:
+def worth(evidence: Evidence) -> str:
+    """What a chain without a failing row shows, and what it does not."""
     missing = not_measured(evidence)
     if missing == 0:
         return "This shows no more than the rows that were measured."

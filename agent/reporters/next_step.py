@@ -16,10 +16,13 @@ def next_step(incident: IncidentView) -> Section:
     return Section("Next", _step(incident, folder))
 
 
-def diagnose_command(subject: Subject) -> str:
-    """The command that diagnoses this subject again."""
+def diagnose_command(subject: Subject, rule: str | None = None) -> str:
+    """The command that diagnoses this subject again; for a process of the user's own the one for a factory of it."""
+    if subject.kind == "process":
+        return "weaklink diagnose train.py:build"
     head = ["-m", subject.name] if subject.kind == "module" else [_as_path(subject.name)]
-    return shlex.join(["weaklink", "diagnose", *head, *(["--", *subject.argv] if subject.argv else [])])
+    declared = [] if rule is None else ["--rule", rule]
+    return shlex.join(["weaklink", "diagnose", *head, *declared, *(["--", *subject.argv] if subject.argv else [])])
 
 
 def _as_path(name: str) -> str:
@@ -28,7 +31,8 @@ def _as_path(name: str) -> str:
 
 
 def _step(incident: IncidentView, folder: str) -> tuple[Block, ...]:
-    again = Command(diagnose_command(incident.opened.subject))
+    rule = incident.opened.options.get("rule")
+    again = Command(diagnose_command(incident.opened.subject, rule if isinstance(rule, str) else None))
     proposal = incident.proposal
     evidence = incident.evidence
     if evidence is not None and evidence.outcome.raised is not None and effective_divergence(incident) is None:
@@ -41,12 +45,21 @@ def _step(incident: IncidentView, folder: str) -> tuple[Block, ...]:
             again,
         )
     if incident.frozen is not None and incident.verdict is None:
-        return (Paragraph("The predictions are frozen and no rerun has tested them yet:"), _verify(folder))
+        return _untested(incident.opened.subject, folder)
     if _supported(incident):
         return (*_repair(incident), again, *_hand_on(folder))
     if effective_divergence(incident) is None:
         return (Paragraph("Nothing here asks for a repair. To read this again:"), _show(folder))
     return (Paragraph("The cause is open. To read this again:"), _show(folder), *_hand_on(folder))
+
+
+def _untested(subject: Subject, folder: str) -> tuple[Block, ...]:
+    if subject.kind == "process":
+        text = (
+            "No rerun can test these predictions, because a process cannot be run again. A function that builds it can:"
+        )
+        return (Paragraph(text), Command(diagnose_command(subject)))
+    return (Paragraph("The predictions are frozen and no rerun has tested them yet:"), _verify(folder))
 
 
 def _supported(incident: IncidentView) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from weaklink.collector.evidence import InterventionReport, Value
 
 if TYPE_CHECKING:
-    from weaklink.collector.watch.watcher import Watcher
+    from weaklink.collector.watching.watcher import Watcher
 
 
 class Intervention(ABC):
@@ -23,3 +23,12 @@ class Intervention(ABC):
     @abstractmethod
     def attach(self, watcher: Watcher) -> None:
         """Hang the change on the watcher's events, before the script starts."""
+
+    def note_changed(self, watcher: Watcher, what: str, how: str) -> None:
+        """Something really was changed. `detail` tells of the first time, with the user's line."""
+        if not self.report.applied:
+            self.report.applied = True
+            site = watcher.code.site(how)
+            self.report.detail = f"{how}, first at {site.file}:{site.line}" if site else how
+        if what not in self.report.changed:
+            self.report.changed.append(what)

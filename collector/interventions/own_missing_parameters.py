@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from weaklink.collector.interventions.base import Intervention
-from weaklink.collector.watch.optimizers import OptimizerEntry
-from weaklink.collector.watch.parameters import ParameterEntry
+from weaklink.collector.watching.optimizers import OptimizerEntry
+from weaklink.collector.watching.parameters import ParameterEntry
 
 if TYPE_CHECKING:
-    from weaklink.collector.watch.watcher import Watcher
+    from weaklink.collector.watching.watcher import Watcher
 
 
 class OwnMissingParameters(Intervention):

@@ -10,7 +10,7 @@ from torch import nn
 from weaklink.collector.interventions.base import Intervention
 
 if TYPE_CHECKING:
-    from weaklink.collector.watch.watcher import Watcher
+    from weaklink.collector.watching.watcher import Watcher
 
 
 class Placebo(Intervention):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from weaklink.collector.evidence import Row
 from weaklink.collector.rows.observation import Observation, names
+from weaklink.collector.watching.parameters import ParameterEntry
+from weaklink.collector.watching.tape import CutSample
 
 
 def rows(run: Observation) -> list[Row]:
@@ -12,14 +14,14 @@ def rows(run: Observation) -> list[Row]:
 
 
 def _graph(run: Observation) -> Row:
-    if run.tape.backward_without_graph is not None:
+    if run.tape.without_graph:
         return Row(
             id="DEPENDENCY/graph",
             status="fail",
             basis="exact",
             text="backward was called on a loss that depends on no trainable tensor",
             values={"requires_grad": False},
-            where=[run.tape.backward_without_graph],
+            where=[run.tape.backward_without_graph] if run.tape.backward_without_graph else [],
         )
     walked = [b for b in run.backwards if b.graph is not None and b.graph.nodes]
     if not walked or walked[0].graph is None:
@@ -54,15 +56,43 @@ def _reached(run: Observation) -> Row:
     # Only where its optimizer stepped in a sampled window: with several optimizers one may be sampled by chance alone.
     stepped = {sample.optimizer for sample in run.steps}
     owned = [e for e in missed if stepped & set(e.owners) or (e.owners and not stepped)]
+    cuts = _cuts(run, missed)
     text = f"{reached}/{len(expected)} expected parameters"
     if missed:
         text += f"; never reached: {names(missed)}"
+    if cuts:
+        text += f"; the path ends at {', '.join(_place(cut) for cut in cuts[:3])}"
+    # A system was handed over to be trained, and a call that stands in it keeps the loss from what it was given.
+    proven = bool(run.given and cuts and owned)
+    declared = bool(missed and run.declared.expected)
+    # Owned, called, and never reached in any sampled step: a cut path, or an output nobody uses.
+    status = "pass" if not missed else "fail" if proven or declared else "suspected" if owned else "evidence"
     return Row(
         id="DEPENDENCY/reached",
-        # Owned, called, and never reached in any sampled step: a cut path, or an output nobody uses.
-        status="pass" if not missed else "suspected" if owned else "evidence",
+        status=status,  # type: ignore[arg-type]
+        basis=None if status != "fail" else "declared" if declared else "exact",
         text=text,
-        values={"reached": reached, "expected": len(expected), "missed": [e.name or "" for e in missed[:20]]},
-        where=[e.created for e in owned[:3] if e.created],
+        values={
+            "reached": reached,
+            "expected": len(expected),
+            "missed": [e.name or "" for e in missed[:20]],
+            "cut": [_place(cut) for cut in cuts if cut.kind == "detach"],
+        },
+        where=[*(cut.site for cut in cuts), *(e.created for e in owned[:3] if e.created)] if status != "pass" else [],
         step=1 if missed else None,
     )
+
+
+def _cuts(run: Observation, missed: list[ParameterEntry]) -> list[CutSample]:
+    """Where the history of something missed was cut off, in the sampled steps; each place once."""
+    serials = {e.serial for e in missed}
+    found: dict[str, CutSample] = {}
+    for window in run.tape.windows:
+        for cut in window.cuts:
+            if cut.leaves & serials:
+                found.setdefault(_place(cut), cut)
+    return list(found.values())
+
+
+def _place(cut: CutSample) -> str:
+    return f"{cut.site.file}:{cut.site.line}"

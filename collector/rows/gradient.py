@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from weaklink.collector.evidence import Row, Site
 from weaklink.collector.rows.observation import Observation, names
-from weaklink.collector.watch.parameters import ParameterEntry
-from weaklink.collector.watch.tape import BackwardSample, StepSample, Window
+from weaklink.collector.watching.parameters import ParameterEntry
+from weaklink.collector.watching.tape import BackwardSample, StepSample, Window
 
 # Pairs of steps, and windows, that must agree before "always" is said of a gradient.
 CONSUMPTIONS_FOR_ALWAYS = 2
@@ -62,13 +62,15 @@ def _pre_existing(run: Observation) -> Row:
             step=kept[0][1],
         )
     text = f"{before} before the first backward"
+    if run.examined.set_aside:
+        text = f"{run.examined.set_aside} were there before, set aside for this step"
     if never_consumed:
         text += f"; {never_consumed} pile up that no optimizer consumes"
     return Row(
         id="GRADIENT/pre_existing",
-        status="pass" if not never_consumed else "evidence",
+        status="evidence" if never_consumed or run.examined.set_aside else "pass",
         text=text,
-        values={"pre_existing": before, "never_consumed": never_consumed},
+        values={"pre_existing": before or run.examined.set_aside, "never_consumed": never_consumed},
     )
 
 
@@ -228,7 +230,8 @@ def _nonzero(run: Observation, learning: list[ParameterEntry]) -> Row:
 
 def _whole_modules(learning: list[ParameterEntry], zero: list[ParameterEntry]) -> list[ParameterEntry]:
     """Zero gradients of modules in which no parameter has another one: a bias alone is excused."""
-    live = {_module(e) for e in learning if e not in zero}
+    zero_serials = {e.serial for e in zero}
+    live = {_module(e) for e in learning if e.serial not in zero_serials}
     return [e for e in zero if _module(e) not in live]
 
 

@@ -5,18 +5,42 @@ from __future__ import annotations
 import math
 
 from weaklink.collector.evidence import Row
+from weaklink.collector.rows.loss_by_hand import by_hand, fed, floor, shapes
 from weaklink.collector.rows.observation import Observation
-from weaklink.collector.watch.tape import BackwardSample, ForwardSample, LossSample
-
-# By hand in float64 against the run's own dtype: float32 carries 24 bits, a mean over a batch loses some.
-BY_HAND_RELATIVE = 1e-4
+from weaklink.collector.watching.tape import BackwardSample, ForwardSample
 
 
 def rows(run: Observation) -> list[Row]:
     """Rows about mode, outputs and the loss."""
     forward = next((f for w in run.tape.windows for f in w.forwards), None)
     backward = next(run.backwards, None)
-    return [_mode(run), _outputs(forward), _loss(run, backward), _by_hand(backward), _fed(run, backward)]
+    return [
+        _mode(run),
+        _outputs(forward),
+        shapes(run),
+        _loss(run, backward),
+        by_hand(run, backward),
+        fed(run),
+        floor(run),
+        _independence(run),
+    ]
+
+
+def _independence(run: Observation) -> Row:
+    found, text = run.examined.independence, "whether a row's outputs depend on its own inputs alone"
+    if found is None:
+        reason = run.examined.why_not("OBJECTIVE/independence", "needs a forward of its own")
+        return Row(id="OBJECTIVE/independence", status="not_measured", text=text, reason=reason)
+    moved = len(found.moved)
+    shown = ", ".join(str(row) for row in found.moved[:8])
+    return Row(
+        id="OBJECTIVE/independence",
+        # A graph's nodes and a sequence's steps depend on each other by right: nothing says that rows are examples.
+        status="evidence" if moved else "pass",
+        text=f"row {found.changed} was changed, in eval mode: "
+        + (f"{moved} other rows moved too ({shown})" if moved else f"none of the other {found.rows - 1} rows moved"),
+        values={"changed": found.changed, "moved": moved},
+    )
 
 
 def _mode(run: Observation) -> Row:
@@ -63,6 +87,13 @@ def _outputs(forward: ForwardSample | None) -> Row:
 
 def _loss(run: Observation, backward: BackwardSample | None) -> Row:
     losses = run.tape.losses
+    if run.tape.no_scalar is not None:
+        return Row(
+            id="OBJECTIVE/loss",
+            status="fail",
+            basis="exact",
+            text=f"the loss is no scalar tensor ({run.tape.no_scalar}), so there is nothing to differentiate",
+        )
     if backward is None or not losses.value:
         reason = "backward was never called" if run.tape.backwards == 0 else "backward was called on no scalar"
         return Row(id="OBJECTIVE/loss", status="not_measured", text="value of the loss", reason=reason)
@@ -80,60 +111,3 @@ def _loss(run: Observation, backward: BackwardSample | None) -> Row:
         where=site if broken else [],
         step=1 if broken else None,
     )
-
-
-def _known_losses(backward: BackwardSample | None) -> list[LossSample]:
-    return backward.graph.losses if backward is not None and backward.graph is not None else []
-
-
-def _by_hand(backward: BackwardSample | None) -> Row:
-    text = "the loss computed again by hand"
-    losses = _known_losses(backward)
-    if backward is None or backward.loss is None or not losses:
-        reason = "the loss is none of cross entropy with indices, mean squared error, binary cross entropy with logits"
-        if backward is None or backward.loss is None:
-            reason = "no scalar loss was seen"
-        elif backward.graph is not None and backward.graph.saved_tensors_unread:
-            reason = backward.graph.saved_tensors_unread
-        return Row(id="OBJECTIVE/by_hand", status="not_measured", text=text, reason=reason)
-    loss = losses[0]
-    if len(losses) > 1 or loss.by_hand is None:
-        reason = "the loss is a sum of several terms" if len(losses) > 1 else "the loss is weighted or not reduced"
-        return Row(id="OBJECTIVE/by_hand", status="not_measured", text=text, reason=reason)
-    close = math.isclose(loss.by_hand, backward.loss, rel_tol=BY_HAND_RELATIVE, abs_tol=1e-7)
-    example = ""
-    if loss.example is not None:
-        example = f"; example 0: target {_plain(loss.example['target'])}, loss {loss.example['loss']:.6f}"
-    return Row(
-        id="OBJECTIVE/by_hand",
-        # A loss times a constant, or with a term of its own, differs: that is no contradiction.
-        status="pass" if close else "evidence",
-        text=f"{loss.kind}: {loss.by_hand:.6f} by hand, {backward.loss:.6f} reported{example}",
-        values={"by_hand": loss.by_hand, "reported": backward.loss, "reduction": loss.reduction},
-    )
-
-
-def _plain(value: object) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
-
-
-def _fed(run: Observation, backward: BackwardSample | None) -> Row:
-    walked = [b for b in run.backwards if b.graph is not None and b.graph.nodes]
-    if not walked:
-        return Row(
-            id="OBJECTIVE/fed", status="not_measured", text="what was fed to the loss", reason="no graph was walked"
-        )
-    doubled = [b for b in walked if b.graph is not None and b.graph.softmax_into_log_softmax]
-    if doubled:
-        return Row(
-            id="OBJECTIVE/fed",
-            status="fail",
-            basis="exact",
-            text="a softmax feeds the log-softmax of the loss: probabilities are taken for raw scores",
-            values={"softmax_into_log_softmax": True},
-            where=[doubled[0].site] if doubled[0].site else [],
-            step=1,
-        )
-    losses = _known_losses(backward)
-    text = f"{losses[0].kind} on {list(losses[0].output_shape)}" if losses else "no softmax feeds a log-softmax"
-    return Row(id="OBJECTIVE/fed", status="pass", text=text, values={"softmax_into_log_softmax": False})

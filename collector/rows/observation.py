@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from weaklink.collector.declared import Declared, Examined
 from weaklink.collector.evidence import Site
-from weaklink.collector.watch.optimizers import OptimizerEntry
-from weaklink.collector.watch.parameters import ParameterEntry
-from weaklink.collector.watch.tape import BackwardSample, StepSample, Tape
+from weaklink.collector.watching.optimizers import OptimizerEntry
+from weaklink.collector.watching.parameters import ParameterEntry, Place
+from weaklink.collector.watching.tape import BackwardSample, StepSample, Tape
 
 
 @dataclass
@@ -27,6 +29,13 @@ class Observation:
     net: dict[int, float] = field(default_factory=dict)
     moved_by_hand: bool | None = None
     loose_moved: set[int] = field(default_factory=set)
+    declared: Declared = field(default_factory=Declared)
+    examined: Examined = field(default_factory=Examined)
+    # The models were made before the hooks were there: nothing is known of when, and where from.
+    in_process: bool = False
+    # A whole system was handed over (a factory, a ledger): its model is meant to be trained by its optimizer.
+    given: bool = False
+    rule_declared: bool = False
 
     @property
     def backwards(self) -> Iterator[BackwardSample]:
@@ -36,31 +45,91 @@ class Observation:
     def steps(self) -> Iterator[StepSample]:
         return (sample for window in self.tape.windows for sample in window.steps)
 
-    def expected(self) -> list[ParameterEntry]:
-        """What should train as far as nobody declared otherwise: trainable, and part of a model that ran forward."""
+    # A reading does not change once it is taken; ten thousand parameters are walked once for each of these.
+    @functools.cached_property
+    def _expected(self) -> list[ParameterEntry]:
         live = {serial for window in self.tape.windows if window.backwards for serial in window.live}
-        return [e for e in self.parameters if e.serial in live and e.requires_grad and e.name is not None]
+        named = [e for e in self.parameters if e.serial in live and e.name is not None]
+        if self.declared.expected:
+            return [e for e in named if self.declared.expects(e.name or "")]
+        return [e for e in named if e.requires_grad]
+
+    @functools.cached_property
+    def _learning(self) -> list[ParameterEntry]:
+        return [e for e in self._expected if e.reached or any(s != "missing" for s in e.states)]
+
+    @functools.cached_property
+    def _unowned(self) -> list[ParameterEntry]:
+        return [e for e in self._learning if not e.owners and not self.moved(e)]
+
+    def expected(self) -> list[ParameterEntry]:
+        """What should train: what the user declared, else all that is trainable in a model that ran forward."""
+        return self._expected
 
     def learning(self) -> list[ParameterEntry]:
         """Expected parameters that a loss reaches or that received a gradient."""
-        return [e for e in self.expected() if e.reached or any(s != "missing" for s in e.states)]
+        return self._learning
 
     def unowned(self) -> list[ParameterEntry]:
         """Learning parameters that no optimizer ever held and that nothing else moved."""
-        return [e for e in self.learning() if not e.owners and not self.moved(e)]
+        return self._unowned
+
+    def namesakes(self, entry: ParameterEntry) -> list[ParameterEntry]:
+        """Tensors an optimizer holds that stood where this one stands now: the same path of the same model object.
+
+        Where the models were there first, no path of a replaced tensor is known: then any that an optimizer holds, that
+        no model has and no loss reaches, and that is of the same shape and type.
+        """
+        by_place, by_shape = self._replaced
+        found = {held.serial: held for place in entry.places for held in by_place.get(place, [])}
+        if not found and self.in_process:
+            found = {held.serial: held for held in by_shape.get((entry.shape, entry.dtype), [])}
+        return list(found.values())
+
+    @functools.cached_property
+    def _replaced(
+        self,
+    ) -> tuple[dict[Place, list[ParameterEntry]], dict[tuple[tuple[int, ...], str], list[ParameterEntry]]]:
+        by_place: dict[Place, list[ParameterEntry]] = {}
+        by_shape: dict[tuple[tuple[int, ...], str], list[ParameterEntry]] = {}
+        for held in self.parameters:
+            if held.owners and not held.in_model:
+                for place in held.places_at_optimizer:
+                    by_place.setdefault(place, []).append(held)
+                if held.is_parameter and not held.reached and held.order is None:
+                    by_shape.setdefault((held.shape, held.dtype), []).append(held)
+        return by_place, by_shape
+
+    def no_step(self) -> str:
+        """Why no optimizer step was seen."""
+        return self.examined.why_not("UPDATE", "no optimizer step was executed")
 
     def moved(self, entry: ParameterEntry) -> bool | None:
         """Whether a sampled step moved it, or anything else over the dense window; None where that was not measured."""
         seen = [sample.moved[entry.serial] for sample in self.steps if entry.serial in sample.moved]
         return any(seen) or self.net.get(entry.serial, 0.0) > 0.0 if seen else None
 
+    @functools.cached_property
+    def _trains_other_leaves(self) -> bool:
+        return any(e.owners and not e.in_model and e.reached and self.moved(e) for e in self.parameters)
+
+    @functools.cached_property
+    def _trains_nothing(self) -> bool:
+        return self.tape.steps > 0 and not any(e.owners for e in self.learning()) and not self._trains_other_leaves
+
+    @functools.cached_property
+    def trained_roots(self) -> set[int | None]:
+        """Serial numbers of the models that ran in a sampled window and of which an optimizer holds something."""
+        live = {serial for window in self.tape.windows for serial in window.live}
+        return {self.by_serial(serial).root for serial in live if self.by_serial(serial).owners}
+
     def trains_other_leaves(self) -> bool:
         """Whether an optimizer moves something that a loss reaches outside the models: an input, a prompt, a style."""
-        return any(e.owners and not e.in_model and e.reached and self.moved(e) for e in self.parameters)
+        return self._trains_other_leaves
 
     def trains_nothing(self) -> bool:
         """Whether the optimizers stepped, and hold nothing at all that any loss reaches."""
-        return self.tape.steps > 0 and not any(e.owners for e in self.learning()) and not self.trains_other_leaves()
+        return self._trains_nothing
 
     def outgrown_steps(self) -> list[StepSample]:
         """Sampled steps that moved the learning parameters by more than their norm, before a loss turned non-finite."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from weaklink.collector.evidence import Row, Site
 from weaklink.collector.rows.observation import Observation, names
-from weaklink.collector.watch.optimizers import OptimizerEntry
-from weaklink.collector.watch.parameters import ParameterEntry
+from weaklink.collector.watching.optimizers import OptimizerEntry
+from weaklink.collector.watching.parameters import ParameterEntry
 
 
 def rows(run: Observation) -> list[Row]:
@@ -52,11 +52,13 @@ def _owned(run: Observation) -> Row:
     text = f"{owned}/{len(learning)} expected parameters in an optimizer"
     if missing:
         text += f"; in none: {names(missing)}"
-    status = "pass" if not missing else "fail" if proven else "suspected"
+    # Declared to be trained, and in no optimizer: whatever the reason, that contradicts the declaration.
+    declared = bool(missing and run.declared.expected and not proven)
+    status = "pass" if not missing else "fail" if proven or declared else "suspected"
     return Row(
         id="OWNERSHIP/owned",
         status=status,  # type: ignore[arg-type]
-        basis="exact" if status == "fail" else None,
+        basis=None if status != "fail" else "exact" if proven else "declared",
         text=text,
         values={"owned": owned, "expected": len(learning), "missing": [e.name or "" for e in missing[:50]]},
         where=_sites(run, proven or missing),
@@ -76,27 +78,10 @@ def _proven(run: Observation, entry: ParameterEntry) -> bool:
     A parameter that existed when the optimizer was built may have been left out on purpose (only a head is trained, a
     loss network is not): that is suspected at most.
     """
-    if _namesakes(run, entry) or run.trains_nothing():
+    if run.namesakes(entry) or run.trains_nothing():
         return True
     after = [o for o in run.optimizers if entry.order is not None and o.order < entry.order]
-    return bool(after) and len(after) == len(run.optimizers) and _model_is_trained(run, entry)
-
-
-def _model_is_trained(run: Observation, entry: ParameterEntry) -> bool:
-    """Whether a window that used the parameter also used one of the same model that an optimizer holds."""
-    return any(
-        run.by_serial(serial).owners and run.by_serial(serial).root == entry.root
-        for window in run.tape.windows
-        if entry.serial in window.live
-        for serial in window.live
-    )
-
-
-def _namesakes(run: Observation, entry: ParameterEntry) -> list[ParameterEntry]:
-    """Tensors an optimizer holds that stood where this one stands now: the same path of the same model object."""
-    return [
-        held for held in run.parameters if held.owners and not held.in_model and held.places_at_optimizer & entry.places
-    ]
+    return bool(after) and len(after) == len(run.optimizers) and entry.root in run.trained_roots
 
 
 def _sites(run: Observation, missing: list[ParameterEntry]) -> list[Site]:
@@ -118,7 +103,7 @@ def _sites(run: Observation, missing: list[ParameterEntry]) -> list[Site]:
 
 def _builder(run: Observation, entry: ParameterEntry) -> OptimizerEntry | None:
     """The optimizer that should hold it: the one with its replaced namesake, else the last one of the same model."""
-    serials = {owner for held in _namesakes(run, entry) for owner in held.owners}
+    serials = {owner for held in run.namesakes(entry) for owner in held.owners}
     same_model = [o for o in run.optimizers if any(run.by_serial(held).root == entry.root for held in o.held)]
     named = [o for o in run.optimizers if o.serial in serials]
     return next(iter([*named, *reversed(same_model), *run.optimizers]), None)
@@ -137,7 +122,8 @@ def _stale(run: Observation) -> Row:
     held = {serial for o in run.optimizers for serial in o.held}
     stale = [e for e in run.parameters if e.serial in held and not e.in_model and e.is_parameter]
     missing = run.unowned()
-    replaced = [e for e in stale if any(e.places_at_optimizer & m.places for m in missing)]
+    namesakes = {held.serial for m in missing for held in run.namesakes(m)}
+    replaced = [e for e in stale if e.serial in namesakes]
     text = f"{len(stale)} of {len(held)} tensors in the optimizers are in no model"
     if replaced:
         text += f"; {len(replaced)} of them were replaced"

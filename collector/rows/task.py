@@ -6,7 +6,7 @@ import math
 
 from weaklink.collector.evidence import Row, Value
 from weaklink.collector.rows.observation import Observation
-from weaklink.collector.watch.tape import LossSample, TensorSummary
+from weaklink.collector.watching.tape import LossSample, TensorSummary
 
 
 def rows(run: Observation) -> list[Row]:
@@ -14,18 +14,15 @@ def rows(run: Observation) -> list[Row]:
     inputs, target = _first_input(run), _first_loss(run)
     return [
         _meaning(run),
-        _counts(inputs, target),
+        _counts(run, inputs, target),
         _types(inputs, target),
         _finite(run, inputs),
-        _classes(target),
+        _classes(run, target),
         _scale(inputs),
         _supervised(run),
-        Row(
-            id="TASK/pairing",
-            status="not_measured",
-            text="whether each target belongs to its input",
-            reason="no rule was declared",
-        ),
+        _duplicates(run),
+        _rule(run),
+        _pairing(run),
     ]
 
 
@@ -42,7 +39,14 @@ def _meaning(run: Observation) -> Row:
     return Row(id="TASK/meaning", status="evidence", text=text, values={"declared": run.task is not None})
 
 
-def _counts(inputs: TensorSummary | None, loss: LossSample | None) -> Row:
+def _counts(run: Observation, inputs: TensorSummary | None, loss: LossSample | None) -> Row:
+    if run.examined.rows_refused is not None:
+        return Row(
+            id="TASK/rows",
+            status="fail",
+            basis="exact",
+            text=f"inputs and targets differ in their rows, and the loss refuses: {run.examined.rows_refused}",
+        )
     if inputs is None or loss is None or not inputs.shape or not loss.target.shape:
         return _unseen("TASK/rows", "rows of inputs and targets", inputs, loss)
     first, second = inputs.shape[0], loss.target.shape[0]
@@ -91,7 +95,14 @@ def _finite(run: Observation, inputs: TensorSummary | None) -> Row:
     )
 
 
-def _classes(loss: LossSample | None) -> Row:
+def _classes(run: Observation, loss: LossSample | None) -> Row:
+    if run.examined.out_of_range is not None:
+        return Row(
+            id="TASK/classes",
+            status="fail",
+            basis="exact",
+            text=f"targets are out of range: {run.examined.out_of_range}",
+        )
     if loss is None or loss.class_counts is None:
         reason = "no cross entropy with class indices was seen" if loss is None else "the targets are no class indices"
         return Row(id="TASK/classes", status="not_measured", text="classes in the batch", reason=reason)
@@ -128,9 +139,7 @@ def _scale(inputs: TensorSummary | None) -> Row:
 
 
 def _supervised(run: Observation) -> Row:
-    samples = [
-        (b, loss) for b in run.backwards if b.graph for loss in b.graph.losses if loss.kind.startswith("cross entropy")
-    ]
+    samples = [(b, loss) for b in run.backwards if b.graph for loss in b.graph.losses if loss.indexed]
     if not samples:
         return Row(
             id="TASK/supervised",
@@ -141,7 +150,7 @@ def _supervised(run: Observation) -> Row:
     total = sum(_size(loss) for _, loss in samples)
     ignored = sum(loss.ignored for _, loss in samples)
     # An auxiliary loss may have nothing to supervise in the batches that were sampled: every loss must be empty.
-    others = any(not loss.kind.startswith("cross entropy") for b in run.backwards if b.graph for loss in b.graph.losses)
+    others = any(not loss.indexed for b in run.backwards if b.graph for loss in b.graph.losses)
     empty = total > 0 and ignored == total and not others
     return Row(
         id="TASK/supervised",
@@ -151,6 +160,66 @@ def _supervised(run: Observation) -> Row:
         values={"supervised": total - ignored, "targets": total},
         where=[samples[0][0].site] if empty and samples[0][0].site else [],
         step=1 if empty else None,
+    )
+
+
+def _duplicates(run: Observation) -> Row:
+    found = run.examined.duplicates
+    if found is None:
+        reason = run.examined.why_not("TASK/duplicates", "needs the batch in hand")
+        return Row(id="TASK/duplicates", status="not_measured", text="equal rows in the batch", reason=reason)
+    repeated, contradictory = found
+    text = f"{repeated} rows repeat another row of the batch"
+    text += f"; {contradictory} inputs stand with more than one target" if contradictory else ""
+    return Row(
+        id="TASK/duplicates",
+        # Ids that collide and coarse features repeat by right: only counted.
+        status="evidence" if repeated else "pass",
+        text=text,
+        values={"repeated": repeated, "contradictory": contradictory},
+    )
+
+
+def _rule(run: Observation) -> Row:
+    text = "the declared rule against the targets"
+    if not run.tape.rules:
+        reason = "the rule's targets have not the shape of the loss's"
+        reason = reason if run.rule_declared else "no rule was declared (--rule)"
+        return Row(id="TASK/rule", status="not_measured", text=text, reason=reason)
+    sample = run.tape.rules[0]
+    share = sample.agreeing / sample.rows
+    text = f"the rule gives {sample.agreeing} of {sample.rows} targets ({share:.4f})"
+    values: dict[str, Value] = {"agreement": share, "agreeing": sample.agreeing, "rows": sample.rows}
+    if sample.agreeing == sample.rows:
+        return Row(id="TASK/rule", status="pass", text=text, values=values)
+    # A rule that holds for some rows may be approximate; one that holds for no more than permuted targets give is not.
+    broken = sample.agreeing <= sample.by_chance
+    shown = ", ".join(str(position) for position in sample.mismatched)
+    text += f"; the best of 100 permutations has {sample.by_chance}" if broken else ""
+    return Row(
+        id="TASK/rule",
+        status="fail" if broken else "suspected",
+        basis="declared" if broken else None,
+        text=f"{text}; first rows that differ: {shown}",
+        values={**values, "by_chance": sample.by_chance, "mismatched": sample.mismatched},
+        where=[f.site for w in run.tape.windows for f in w.forwards if f.site][:1],
+        step=1,
+    )
+
+
+def _pairing(run: Observation) -> Row:
+    found, text = run.examined.neighbours, "whether each target belongs to its input"
+    if found is None:
+        reason = run.examined.why_not("TASK/pairing", "needs the batch in hand")
+        return Row(id="TASK/pairing", status="not_measured", text=text, reason=reason)
+    rows, agreeing, by_chance = found
+    return Row(
+        id="TASK/pairing",
+        # No more than chance: shuffled, or a task whose classes do not lie together. Nothing to accuse anybody of.
+        status="pass" if agreeing > by_chance else "evidence",
+        text=f"nearest neighbours share a target in {agreeing} of {rows} rows; "
+        f"the best of 100 permutations has {by_chance}",
+        values={"agreeing": agreeing, "rows": rows, "by_chance": by_chance},
     )
 
 

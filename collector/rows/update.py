@@ -7,8 +7,8 @@ import math
 from weaklink.collector.evidence import Row, Site
 from weaklink.collector.rows import ownership
 from weaklink.collector.rows.observation import Observation, joint, names
-from weaklink.collector.watch.parameters import ParameterEntry
-from weaklink.collector.watch.tape import StepSample
+from weaklink.collector.watching.parameters import ParameterEntry
+from weaklink.collector.watching.tape import BackwardSample, StepSample
 
 
 def rows(run: Observation) -> list[Row]:
@@ -20,9 +20,12 @@ def rows(run: Observation) -> list[Row]:
         _rate(run),
         _moved(run, samples),
         _frozen(run, samples),
-        _delta(samples),
+        _delta(run, samples),
         _ratio(run, samples),
+        _expected(run, samples),
+        _resolution(run, samples),
         _scale(run, samples),
+        *_copies(run),
     ]
 
 
@@ -87,10 +90,14 @@ def _rate(run: Observation) -> Row:
         return Row(id="UPDATE/lr", status="not_measured", text="learning rate", reason="no optimizer step was seen")
     first, last, highest = rates[0][1], rates[-1][1], run.tape.highest_rate
     known = [rate for _, group in rates for rate in group if not math.isnan(rate)]
-    zero = bool(known) and highest == 0.0 and run.tape.steps >= 2 and run.whole
+    # In a ledger's few steps a schedule has no time to raise the rate.
+    held = run.given and run.in_process and any(o.held_at_zero for o in run.optimizers)
+    zero = bool(known) and highest == 0.0 and run.tape.steps >= 2 and run.whole and not held
     text = f"{_list(first)} at the first step"
     if len(rates) > 1:
         text += f", {_list(last)} at the last, highest {highest:g}"
+    if held:
+        text += ", where a schedule holds it now"
     if run.tape.scheduler_steps:
         text += f", {run.tape.scheduler_steps} scheduler steps"
     built = [o.built for o in run.optimizers[:1] if o.built]
@@ -119,7 +126,7 @@ def _list(rates: list[float]) -> str:
 def _moved(run: Observation, samples: list[StepSample]) -> Row:
     learning = run.learning()
     if not samples or not learning:
-        reason = "no optimizer step was executed" if not samples else "no trainable parameter was reached by a loss"
+        reason = run.no_step() if not samples else "no trainable parameter was reached by a loss"
         return Row(id="UPDATE/moved", status="not_measured", text="parameters that moved", reason=reason)
     known = [e for e in learning if run.moved(e) is not None]
     moved = [e for e in known if run.moved(e)]
@@ -163,7 +170,7 @@ def _frozen(run: Observation, samples: list[StepSample]) -> Row:
     live = {serial for window in run.tape.windows for serial in window.live}
     frozen = [e for e in run.parameters if e.serial in live and not e.requires_grad]
     if not frozen or not samples:
-        reason = "the model has no frozen parameters" if not frozen else "no optimizer step was executed"
+        reason = "the model has no frozen parameters" if not frozen else run.no_step()
         return Row(id="UPDATE/frozen", status="not_measured", text="frozen parameters", reason=reason)
     moved = [e for e in frozen if run.moved(e)]
     unseen = [e for e in frozen if run.moved(e) is None]
@@ -181,14 +188,14 @@ def _frozen(run: Observation, samples: list[StepSample]) -> Row:
     )
 
 
-def _delta(samples: list[StepSample]) -> Row:
+def _delta(run: Observation, samples: list[StepSample]) -> Row:
     first = next((s for s in samples if s.delta), None)
     if first is None:
         return Row(
             id="UPDATE/delta",
             status="not_measured",
             text="size of one step's movement",
-            reason="no optimizer step was executed",
+            reason=run.no_step(),
         )
     deltas = [value for serial, value in first.delta.items() if first.moved.get(serial)]
     text = (
@@ -228,17 +235,89 @@ def _ratio(run: Observation, samples: list[StepSample]) -> Row:
     )
 
 
+def _expected(run: Observation, samples: list[StepSample]) -> Row:
+    """Length of the movement against rate times gradient, parameter by parameter: 1 for plain SGD, by its equation."""
+    text = "movement against rate times gradient"
+    first = next((s for s in samples if s.delta), None)
+    rates = [] if first is None else first.lr
+    if first is None or len(set(rates)) != 1 or not rates[0] > 0.0:
+        reason = run.no_step() if first is None else "the groups have different rates, or none above zero"
+        return Row(id="UPDATE/expected", status="not_measured", text=text, reason=reason)
+    backward = _last_backward(run, first)
+    consumed = set(first.consumed)
+    ratios = [
+        first.delta[serial] / (rates[0] * norm)
+        for serial, (_, norm) in (backward.gradients.items() if backward is not None else [])
+        if norm and math.isfinite(norm) and serial in first.delta and serial in consumed
+    ]
+    if not ratios:
+        return Row(id="UPDATE/expected", status="not_measured", text=text, reason="no owned parameter had a gradient")
+    low, high = min(ratios), max(ratios)
+    shown = f"{low:.3f} .. {high:.3f}" if len(ratios) > 1 else f"{low:.3f}"
+    return Row(
+        id="UPDATE/expected",
+        status="evidence",
+        text=f"delta / (lr * gradient) {shown} over {len(ratios)} parameters at step {first.step}",
+        values={"lowest": low, "highest": high, "count": len(ratios)},
+        step=first.step,
+    )
+
+
+def _last_backward(run: Observation, sample: StepSample) -> BackwardSample | None:
+    window = next(w for w in run.tape.windows if w.step == sample.step)
+    return window.backwards[-1] if window.backwards else None
+
+
+def _resolution(run: Observation, samples: list[StepSample]) -> Row:
+    """Entries that had a gradient and did not move in the last bit: the step is below the resolution of their type."""
+    text = "entries whose movement was lost to rounding"
+    measured = [s for s in samples if s.still_entries is not None]
+    counted = measured[0].still_entries if measured else None
+    if counted is None or not counted[1]:
+        reason = run.no_step() if not samples else "no entry with a gradient, or the model is very large"
+        return Row(id="UPDATE/resolution", status="not_measured", text=text, reason=reason)
+    still, total = counted
+    return Row(
+        id="UPDATE/resolution",
+        status="evidence",
+        text=f"{still} of {total} owned entries with a gradient did not move in any bit at step {measured[0].step}",
+        values={"still": still, "entries": total},
+        step=measured[0].step,
+    )
+
+
+def _copies(run: Observation) -> list[Row]:
+    """Only where the step was one of ours, on a live system: what was kept to put everything back."""
+    if run.examined.copies is None:
+        return []
+    return [Row(id="UPDATE/copies", status="evidence", text=run.examined.copies)]
+
+
 def _scale(run: Observation, samples: list[StepSample]) -> Row:
-    """A step longer than the parameters it moves, in a run that turned non-finite afterwards."""
+    """A step longer than the parameters it moves, in a run that turned non-finite afterwards.
+
+    The first such step is looked for in the columns of gradient, parameter and delta norms: where the delta exceeds the
+    parameters, what is added is larger than what it is added to.
+    """
     onset = run.tape.first_nonfinite_step
-    if onset is None or not samples:
+    learning = [e.serial for e in run.learning()]
+    if not samples or not learning:
         return Row(
             id="UPDATE/scale",
             status="not_measured",
             text="steps that outgrow their parameters before a non-finite loss",
-            reason="the loss stayed finite" if onset is None else "no optimizer step was executed",
+            reason=run.no_step() if not samples else "no trainable parameter was reached by a loss",
         )
-    learning = [e.serial for e in run.learning()]
+    if onset is None:
+        larger = [s for s in samples if joint(s.delta, learning) > joint(s.before, learning) > 0.0]
+        text = "the loss stayed finite"
+        text += f"; {len(larger)} sampled steps moved the parameters by more than their norm" if larger else ""
+        return Row(
+            id="UPDATE/scale",
+            status="evidence" if larger else "pass",
+            text=text,
+            values={"nonfinite_from_step": None, "outgrown_steps": len(larger)},
+        )
     outgrown = run.outgrown_steps()
     text = f"the loss is non-finite from step {onset} on"
     if outgrown:
@@ -251,7 +330,11 @@ def _scale(run: Observation, samples: list[StepSample]) -> Row:
         id="UPDATE/scale",
         status="suspected" if outgrown else "evidence",
         text=text,
-        values={"nonfinite_from_step": onset, "outgrown_steps": len(outgrown)},
+        values={
+            "nonfinite_from_step": onset,
+            "outgrown_steps": len(outgrown),
+            "ratio": joint(outgrown[0].delta, learning) / joint(outgrown[0].before, learning) if outgrown else None,
+        },
         where=[o.built for o in run.optimizers[:1] if o.built] if outgrown else [],
         step=outgrown[0].step if outgrown else None,
     )

@@ -29,10 +29,11 @@ def accuracy(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> float:
         return (model(x).argmax(dim=1) == y).float().mean().item()
 
 
-def main() -> None:
-    x, y = make_split(2048, seed=0)
-    x_val, y_val = make_split(512, seed=1)
+def load_splits() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
+    return make_split(2048, seed=0), make_split(512, seed=1)
 
+
+def set_up() -> tuple[Classifier, torch.optim.Optimizer]:
     torch.manual_seed(42)
     model = Classifier()
     model.features.requires_grad_(False)
@@ -41,7 +42,29 @@ def main() -> None:
     # A new task wants a new head.
     torch.manual_seed(7)
     model.head = nn.Linear(32, 2)
+    return model, optimizer
 
+
+def build() -> object:
+    """The same system for `weaklink diagnose replays/stale_head/train.py:build`."""
+    from weaklink.collector import TrainingSystem
+
+    (x, y), validation = load_splits()
+    model, optimizer = set_up()
+    return TrainingSystem(
+        model=model,
+        optimizer=optimizer,
+        inputs=x,
+        targets=y,
+        expected="head.*",
+        validation=validation,
+        task="input: a point of the plane; target: 1 where x0 + 0.75 * x1 > 0",
+        steps=301,
+    )
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    (x, y), (x_val, y_val) = load_splits()
     for step in range(301):
         loss = F.cross_entropy(model(x), y)
         if step % 50 == 0:
@@ -55,4 +78,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    train(*set_up())

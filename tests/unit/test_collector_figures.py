@@ -127,8 +127,8 @@ def test_stale_head_gradients_pile_up_where_nobody_clears_them(tmp_path: Path) -
     """The old head is what zero_grad reaches; the new one's gradient grows by itself at every backward."""
     watched = """
         import json, pathlib
-        from weaklink.collector.watch.sites import UserCode
-        from weaklink.collector.watch.watcher import Watcher
+        from weaklink.collector.watching.sites import UserCode
+        from weaklink.collector.watching.watcher import Watcher
         watcher = Watcher(UserCode(pathlib.Path.cwd()))
         watcher.install()
     """

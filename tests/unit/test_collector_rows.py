@@ -151,6 +151,34 @@ CASES = {
         "OBJECTIVE/fed",
         ["# here"],
     ),
+    "column_of_outputs_against_a_row_of_targets": Case(
+        """
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(12):
+            loss = F.mse_loss(model(x), x[:, 0])
+            optimizer.zero_grad()
+            loss.backward()  # here
+            optimizer.step()
+        """,
+        "OBJECTIVE/shapes",
+        ["# here"],
+        values={"outputs": [64, 1], "targets": [64], "broadcast": [64, 64]},
+    ),
+    "sigmoid_before_a_loss_with_logits": Case(
+        """
+        model = nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(12):
+            loss = F.binary_cross_entropy_with_logits(model(x).squeeze(1), y.float())
+            optimizer.zero_grad()
+            loss.backward()  # here
+            optimizer.step()
+        """,
+        "OBJECTIVE/fed",
+        ["# here"],
+        values={"sigmoid_into_logits": True},
+    ),
     "gradients_never_cleared": Case(
         """
         model = Net()
@@ -508,7 +536,10 @@ def test_every_boundary_has_rows_and_they_stand_in_chain_order(tmp_path: Path) -
         ("F.cross_entropy(scores, y.masked_fill(x[:, 2] > 0, -100))", "cross entropy", "mean"),
         ("F.cross_entropy(scores.view(8, 8, 2).transpose(1, 2), y.view(8, 8))", "cross entropy", "mean"),
         ("F.nll_loss(scores.log_softmax(1), y)", "cross entropy", "mean"),
+        ("F.nll_loss(torch.log(scores.softmax(1)), y)", "negative log-likelihood", "mean"),
         ("F.mse_loss(scores, x[:, :2])", "mean squared error", "mean"),
+        ("F.huber_loss(scores, x[:, :2], reduction='sum')", "Huber", "sum"),
+        ("F.binary_cross_entropy(scores[:, 0].sigmoid(), y.float())", "binary cross entropy", "mean"),
         ("F.binary_cross_entropy_with_logits(scores[:, 0] * 50, y.float())", "binary cross entropy", "mean"),
     ],
 )
@@ -530,7 +561,7 @@ def test_losses_are_computed_again_by_hand(loss: str, kind: str, reduction: str,
     assert found.values["by_hand"] == pytest.approx(found.values["reported"], rel=1e-6)
 
 
-def test_label_smoothing_differs_from_the_hand_and_is_no_fault(tmp_path: Path) -> None:
+def test_label_smoothing_is_read_off_the_graph_with_its_floor(tmp_path: Path) -> None:
     source = COMMON + textwrap.dedent("""
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -540,7 +571,10 @@ def test_label_smoothing_differs_from_the_hand_and_is_no_fault(tmp_path: Path) -
             loss.backward()
             optimizer.step()
     """)
-    assert row(observe_code(source, tmp_path), "OBJECTIVE/by_hand").status in ("evidence", "not_measured")
+    evidence = observe_code(source, tmp_path)
+    assert row(evidence, "OBJECTIVE/by_hand").status == "pass"
+    assert row(evidence, "OBJECTIVE/floor").values["floor"] == pytest.approx(0.198515, abs=1e-6)
+    assert row(evidence, "TASK/classes").status == "evidence"
 
 
 def test_class_counts_are_those_of_the_batch(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from collector_runs import observe_code, row
 
-import weaklink.collector.watch.watcher as own
-from weaklink.collector.watch.sites import UserCode
+import weaklink.collector.watching.watcher as own
+from weaklink.collector.watching.sites import UserCode
 
 
 def called_from(code: UserCode, file: Path, source: str, **names: Any) -> Any:

@@ -13,10 +13,10 @@ from weaklink.collector import tensors as under_test
 from weaklink.collector.branch import name_branch
 from weaklink.collector.evidence import Row
 from weaklink.collector.tensors import dense, differ, digest, digest_all, exactly_zero, nonfinite, norms, tensors_in
-from weaklink.collector.watch.parameters import ParameterBook, RootBook, name_parameters
-from weaklink.collector.watch.sampling import is_sampled
-from weaklink.collector.watch.summaries import summarize
-from weaklink.collector.watch.tape import SERIES_LIMIT, LossSeries
+from weaklink.collector.watching.parameters import ParameterBook, RootBook, name_parameters
+from weaklink.collector.watching.sampling import is_sampled
+from weaklink.collector.watching.summaries import summarize
+from weaklink.collector.watching.tape import SERIES_LIMIT, LossSeries
 
 torch.set_num_threads(1)
 NAN, INF = float("nan"), float("inf")

@@ -390,6 +390,16 @@ CASES: dict[str, tuple[Evidence, dict[str, Any], set[str]]] = {
         changed(experiment={"name": "own_missing_parameters", "parameters": {"parameters": "haed.*"}}),
         {"experiment"},
     ),
+    "a module to draw anew": (
+        STALE_HEAD,
+        changed(experiment={"name": "reinitialize", "parameters": {"module": "he*"}}),
+        set(),
+    ),
+    "no such module": (
+        STALE_HEAD,
+        changed(experiment={"name": "reinitialize", "parameters": {"module": "head.weight"}}),
+        {"experiment"},
+    ),
     "experiment without one": (STALE_HEAD, changed(experiment=None), {"shape"}),
     "asks nothing": (STALE_HEAD, no_lists("ask_operator", question=" "), {"shape"}),
     "asks and experiments": (
@@ -468,7 +478,7 @@ def test_every_rule_is_broken_by_some_case() -> None:
             'first_row is "OWNERSHIP/stale"; the chain\'s first divergence is "OWNERSHIP/owned".',
         ),
         ("family at the wrong boundary", 'rate_wrong stands at "GRADIENT"; its family belongs to UPDATE.'),
-        ("no such experiment", "choose one of: own_missing_parameters"),
+        ("no such experiment", f"choose one of: {', '.join(sorted(CATALOGUE))}"),
         ("a smaller rate while ownership fails", 'acts at UPDATE, but "OWNERSHIP/owned" fails before it'),
     ],
 )

@@ -62,6 +62,29 @@ def test_first_gradients_differ_by_value_state_and_name() -> None:
     assert not take(other, "gradient.first[head.*]").taken
 
 
+def test_first_parameters_differ_by_value_and_name_and_need_every_digest() -> None:
+    evidence = stale_head_evidence()
+    assert take(evidence, "parameters.first[head.*]").reason == (
+        "not every matching parameter was fingerprinted at the first backward"
+    )
+    for record in evidence.parameters:
+        record.digest_first = "d" * 64 if record.in_model else None
+    before = take(evidence, "parameters.first[head.*]").value
+    evidence.parameters.reverse()
+    assert take(evidence, "parameters.first[head.*]").value == before
+    assert take(evidence, "parameters.first[features.0.*]").value != before
+    next(r for r in evidence.parameters if r.name == "head.bias" and r.in_model).digest_first = "e" * 64
+    assert take(evidence, "parameters.first[head.*]").value != before
+    assert not take(evidence, "parameters.first[nothing.*]").taken
+
+
+def test_first_targets() -> None:
+    evidence = stale_head_evidence()
+    assert take(evidence, "target.first").value == "2" * 64
+    evidence.fingerprint.targets = None
+    assert take(evidence, "target.first").reason == "the first targets were not fingerprinted"
+
+
 @pytest.mark.parametrize(
     ("losses", "mean"),
     [([1e308] * 12, 1e308), ([3.0], 3.0), ([1.0] * 90 + [2.0] * 10, 2.0), ([1.0, math.inf], math.nan)],

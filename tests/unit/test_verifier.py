@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +10,10 @@ import pytest
 from evidence_samples import stale_head_evidence
 
 from weaklink.agent.advisors.playbook import Playbook
-from weaklink.agent.proposal import Mechanism, Prediction, Proposal
-from weaklink.agent.verdict import MechanismStatus
+from weaklink.agent.proposal import Direction, Mechanism, Prediction, Proposal
+from weaklink.agent.verdict import MechanismStatus, PredictionStatus
 from weaklink.agent.verifier import Reruns, judge, status_of
-from weaklink.collector.evidence import Evidence, InterventionReport, Row, Series
+from weaklink.collector.evidence import Evidence, InterventionReport, Row, Series, Value
 
 Change = Callable[[Evidence], None]
 
@@ -247,6 +248,107 @@ def test_a_loss_that_turns_nan_did_not_fall(proposal: Proposal) -> None:
 
     outcomes = judge(proposal, reruns(treatment=changed(explode))).predictions
     assert next(p.status for p in outcomes if p.measurement == "loss.last") == "failed"
+
+
+# --- Rows that do not flip, and numbers that are none -----------------------------------------------------------------
+
+
+def test_a_control_that_does_not_show_the_row_refutes_nothing(proposal: Proposal) -> None:
+    """The rerun stopped before the fault appeared."""
+    healthy = changed(lambda e: replace_row(e, "OWNERSHIP/owned", "pass"), flat())
+    status, reason = lead(proposal, reruns(control=healthy, control_again=healthy, treatment=treated()))
+    assert status == "inconclusive"
+    assert "does not show OWNERSHIP/owned diverge" in reason
+
+
+def test_a_row_that_cannot_be_read_any_more_refutes_nothing(proposal: Proposal) -> None:
+    def unread(evidence: Evidence) -> None:
+        row = evidence.row("OWNERSHIP/owned")
+        assert row is not None
+        row.status, row.basis, row.reason = "not_measured", None, "no step was sampled"
+
+    status, reason = lead(proposal, reruns(treatment=changed(unread)))
+    assert status == "inconclusive"
+    assert "does not measure OWNERSHIP/owned" in reason
+
+
+def test_a_row_that_neither_diverges_nor_passes_refutes_only_where_a_rival_was_right(proposal: Proposal) -> None:
+    def half_way(evidence: Evidence) -> None:
+        replace_row(evidence, "OWNERSHIP/owned", "evidence")
+
+    status, reason = lead(proposal, reruns(treatment=changed(half_way)))
+    assert (status, reason) == ("inconclusive", "OWNERSHIP/owned no longer diverges, and does not pass either")
+    same_loss = changed(lambda e: setattr(e, "losses", flat().losses), changed(half_way))
+    assert lead(proposal, reruns(treatment=same_loss))[0] == "refuted"  # frozen_by_accident said so
+
+
+def exploded() -> Evidence:
+    return flat(last=math.nan)
+
+
+def judged(expect: Direction, value: Value = None, **runs: Any) -> PredictionStatus:
+    """What becomes of one prediction on the last losses."""
+    prediction = Prediction(measurement="loss.last", expect=expect, value=value)
+    mechanism = Mechanism(id="rate_wrong", boundary="UPDATE", explanation="the rate", predictions=[prediction])
+    made = Proposal(outcome="experiment", first_boundary="OWNERSHIP", first_row="OWNERSHIP/owned")
+    made.mechanisms = [mechanism]
+    return judge(made, reruns(**runs)).predictions[0].status
+
+
+def with_placebo(last: float) -> Evidence:
+    evidence = flat(last=last)
+    evidence.intervention = InterventionReport(name="placebo", applied=True)
+    return evidence
+
+
+def treated_to(last: float) -> Evidence:
+    evidence = treated()
+    evidence.losses = flat(last=last).losses
+    return evidence
+
+
+@pytest.mark.parametrize(
+    ("expect", "value", "last", "status"),
+    [
+        ("different", None, 0.1, "held"),
+        ("same", None, 0.1, "failed"),
+        ("down", None, 0.1, "failed"),
+        ("up", None, 0.1, "failed"),
+        ("different", None, math.nan, "failed"),
+        ("same", None, math.nan, "held"),
+        ("becomes", math.nan, math.nan, "held"),
+        ("becomes", math.nan, 0.1, "failed"),
+    ],
+)
+def test_a_control_that_ends_in_nan(expect: Direction, value: Value, last: float, status: PredictionStatus) -> None:
+    runs: dict[str, Any] = {
+        "control": exploded(),
+        "control_again": exploded(),
+        "placebo": with_placebo(math.nan),
+    }
+    assert judged(expect, value, **runs, treatment=treated_to(last)) == status
+
+
+@pytest.mark.parametrize(
+    ("expect", "status"), [("different", "held"), ("same", "failed"), ("up", "failed"), ("down", "failed")]
+)
+def test_a_treatment_that_ends_in_nan(expect: Direction, status: PredictionStatus) -> None:
+    assert judged(expect, treatment=treated_to(math.nan)) == status
+
+
+@pytest.mark.parametrize("expect", ["different", "same", "up", "down"])
+def test_a_run_that_explodes_by_itself_now_and_then_has_no_floor_to_exceed(expect: Direction) -> None:
+    """The placebo, or the second control, ends finite where the control does not: nothing meaningful did that."""
+    steady: dict[str, Any] = {"control": exploded(), "control_again": exploded(), "placebo": with_placebo(0.5)}
+    assert judged(expect, **steady, treatment=treated_to(0.1)) == "not_measured"
+    noisy: dict[str, Any] = {"control": exploded(), "control_again": flat(), "placebo": with_placebo(math.nan)}
+    assert judged(expect, **noisy, treatment=treated_to(0.1)) == "not_measured"
+
+
+def test_what_must_stay_is_not_compared_where_the_controls_do_not_agree_on_finite(proposal: Proposal) -> None:
+    proposal.must_stay_unchanged = ["loss.last"]
+    verdict = judge(proposal, reruns(control=exploded(), placebo=with_placebo(math.nan)))
+    assert verdict.stays[0].equal is None
 
 
 def test_mechanisms_that_agree_leave_the_lead_inconclusive(proposal: Proposal) -> None:

@@ -1,18 +1,18 @@
-"""`weaklink diagnose`: a script, a module, or an evidence file."""
+"""`weaklink diagnose`: a script, a module, a factory, or an evidence file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from weaklink.agent.advisors.playbook import Playbook
-from weaklink.agent.cli.commands.subjects import read_subject
+from weaklink.agent.cli.commands.subjects import evidence_file, read_rule, read_subject
 from weaklink.agent.cli.output import color, print_json, width, write
 from weaklink.agent.progress import Progress
 from weaklink.agent.reporters.json_report import diagnosis_json
 from weaklink.agent.reporters.terminal import render_incident
 from weaklink.agent.session import Finished, Options, Session
 from weaklink.collector.errors import UsageError
-from weaklink.collector.evidence import EVIDENCE_SCHEMA, read_evidence
+from weaklink.collector.evidence import read_evidence
 from weaklink.collector.workers import this_python
 
 
@@ -27,6 +27,7 @@ def run(
     incidents: str,
     task: str | None,
     user_code: list[str],
+    rule: str | None,
     json: bool,
 ) -> None:
     """Diagnose and report; leaves with the diagnosis's exit code.
@@ -36,9 +37,9 @@ def run(
     """
     if advisor != Playbook.name:
         raise UsageError(f"There is no advisor {advisor!r}.", about="--advisor", hint="the built-in one is `playbook`.")
-    evidence_file = None if module else _evidence_file(words)
-    if evidence_file is not None:
-        evidence = read_evidence(evidence_file)
+    source = None if module else evidence_file(words)
+    if source is not None:
+        evidence = read_evidence(source)
         subject = evidence.subject
     else:
         subject = read_subject(words, module)
@@ -52,13 +53,10 @@ def run(
         rerun=rerun,
         task=task,
         user_code=tuple(user_code),
+        rule=read_rule(rule),
     )
     session = Session(options, Playbook(), Progress())
-    if evidence_file is not None:
-        finished = session.diagnose_evidence(evidence, evidence_file)
-    else:
-        finished = session.diagnose_script()
-    report(finished, json)
+    report(session.diagnose_script() if source is None else session.diagnose_evidence(evidence, source), json)
 
 
 def report(finished: Finished, json: bool) -> None:
@@ -68,15 +66,3 @@ def report(finished: Finished, json: bool) -> None:
     else:
         write(render_incident(finished.incident, width(), color()))
     raise SystemExit(finished.exit_code)
-
-
-def _evidence_file(words: list[str]) -> Path | None:
-    """The evidence file if the subject is one: a JSON file; whether it is a good one is told when it is read."""
-    if not words or not words[0].endswith(".json"):
-        return None
-    path = Path(words[0])
-    if len(words) > 1:
-        raise UsageError(
-            "An evidence file takes no arguments.", about=words[0], hint=f"it must be of schema {EVIDENCE_SCHEMA}."
-        )
-    return path

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from weaklink.agent.cli.commands.subjects import read_subject
+from weaklink.agent.cli.commands.subjects import read_rule, read_subject
 from weaklink.agent.cli.output import print_json
 from weaklink.collector.errors import InterpreterError, StorageError, SubjectError
 from weaklink.collector.evidence import Evidence, read_evidence
@@ -27,6 +27,7 @@ def run(
     deadline: float | None,
     task: str | None,
     user_code: list[str],
+    rule: str | None,
     json: bool,
 ) -> None:
     """Run the subject in a process of its own with this terminal's streams; leave with its exit code.
@@ -34,7 +35,7 @@ def run(
     Raises:
         WeaklinkError: It cannot be started, or left no evidence.
     """
-    subject = read_subject(words, module)
+    subject, declared = read_subject(words, module), read_rule(rule)
     evidence = Path(out).absolute()
     _must_be_writable(evidence)
     job = Job(
@@ -45,6 +46,7 @@ def run(
         deadline=deadline,
         user_code=user_code,
         task=task,
+        rule=declared,
     )
     with tempfile.TemporaryDirectory(prefix="weaklink-") as folder:
         job_file, refused = Path(folder) / "job.json", Path(folder) / "refused.json"

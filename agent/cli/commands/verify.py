@@ -31,9 +31,14 @@ def run(incident: str, inside: str | None, python: str | None, deadline: float, 
         deadline=deadline,
         task=read.evidence.task if read.evidence else None,
         user_code=_strings(read.opened.options.get("user_code")),
+        rule=_text(read.opened.options.get("rule")),
     )
     report(verify_incident(read, options, Progress(), Playbook()), json)
 
 
 def _strings(value: object) -> tuple[str, ...]:
     return tuple(str(item) for item in value) if isinstance(value, list) else ()
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,1 @@
+"""Replays: stored runs with the receipt that a new diagnosis of them must reproduce (docs/replays.md)."""

@@ -1,0 +1,65 @@
+"""The file behind a subject or a rule. `train.py:build` is a function in a file, `package.module:build` in a module."""
+
+from __future__ import annotations
+
+import posixpath
+from pathlib import Path
+
+from weaklink.collector.evidence import Evidence, Subject
+
+
+def split_function(word: str) -> tuple[str, str]:
+    """Place and function of `PLACE:FUNCTION`. Only the last colon parts them: `C:\\runs\\train.py:build` has two."""
+    place, _, function = word.rpartition(":")
+    return place, function
+
+
+def script_of(subject: Subject) -> str | None:
+    """The Python file that is run, as typed; None for what is named by its module."""
+    if subject.kind == "script":
+        return subject.name
+    if subject.kind == "factory" and is_file_name(split_function(subject.name)[0]):
+        return split_function(subject.name)[0]
+    return None
+
+
+def with_script(subject: Subject, path: str) -> Subject:
+    """The same subject with its file at another path."""
+    name = f"{path}:{split_function(subject.name)[1]}" if subject.kind == "factory" else path
+    return subject.model_copy(update={"name": name})
+
+
+def is_file_name(place: str) -> bool:
+    """Whether this names a file rather than a module."""
+    return place.endswith(".py")
+
+
+def located(path: str, folder: Path) -> str:
+    """The path as a run in a copy of `folder` needs it: relative inside, absolute where it lies elsewhere."""
+    found = (folder / path).resolve()
+    inside = folder.resolve()
+    return str(found.relative_to(inside)) if found.is_relative_to(inside) else str(found)
+
+
+def located_rule(rule: str | None, folder: Path) -> str | None:
+    """The rule, `module:function` or `file.py:function`, with its file as `located` has it."""
+    if rule is None:
+        return None
+    place, function = split_function(rule)
+    return f"{located(place, folder)}:{function}" if is_file_name(place) else rule
+
+
+def claimed_name(evidence: Evidence) -> str:
+    """The script by the path its source has in the run's folder, however it was typed."""
+    script = script_of(evidence.subject)
+    if script is None:
+        return evidence.subject.name
+    typed = posixpath.normpath(script.replace("\\", "/"))
+    inside = [source.path for source in evidence.sources if not is_absolute(source.path)]
+    matching = [path for path in inside if typed == path or typed.endswith("/" + path)]
+    return with_script(evidence.subject, max(matching, key=len, default=typed)).name
+
+
+def is_absolute(path: str) -> bool:
+    """Whether a recorded path belongs to one machine, by the rules of any of them."""
+    return path.startswith("/") or path[1:3] in (":\\", ":/")

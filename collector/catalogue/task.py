@@ -1,0 +1,39 @@
+"""Experiments on the pairing of inputs and targets."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from weaklink.collector.catalogue.entry import FROM_LOSS, Entry, NoParameters
+from weaklink.collector.evidence import Model
+
+
+class Permutation(Model):
+    """The seed of a generator of its own: the run's random streams do not notice."""
+
+    seed: int = Field(default=0, ge=0, lt=2**63)
+
+
+REALIGN_TARGETS = Entry(
+    name="realign_targets",
+    boundary="TASK",
+    changes="Wherever a loss that torch ships is called, its targets are those that the declared rule gives for the "
+    "inputs of the last forward of a model.",
+    cannot_change="Inputs, first outputs and first parameters; targets that already follow the rule.",
+    not_applicable="No rule is declared, the rule's targets have another number of entries, or all agree already.",
+    parameters=NoParameters,
+    can_move=FROM_LOSS | {"target.first"},
+)
+
+PERMUTE_TARGETS = Entry(
+    name="permute_targets",
+    boundary="TASK",
+    changes="Wherever a loss that torch ships is called, its targets are permuted along dimension 0: the pairing with "
+    "the inputs is broken on purpose. The same permutation at every call with as many rows.",
+    cannot_change="Inputs, first outputs and first parameters; how often each target occurs in a batch.",
+    not_applicable="The script calls no such loss, or its targets are one row or all alike.",
+    parameters=Permutation,
+    can_move=FROM_LOSS | {"target.first"},
+)
+
+ENTRIES = (REALIGN_TARGETS, PERMUTE_TARGETS)

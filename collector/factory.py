@@ -1,0 +1,116 @@
+"""A factory subject: call it, check what it returns, and train the system for a few steps under the watcher.
+
+The loop is the plain one (forward, loss, zero_grad, backward, step), on the system's one fixed batch. To the watcher it
+is a script like any other, so that rows, experiments and records are those of a script.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from weaklink.collector.declared import Declared
+from weaklink.collector.errors import SubjectError
+from weaklink.collector.examination import examine
+from weaklink.collector.functions import load_function
+from weaklink.collector.step import StepRefused, train_step
+from weaklink.collector.system import TrainingSystem
+from weaklink.collector.watching.watcher import Watcher
+
+_HINT = "return a weaklink.collector.TrainingSystem(model=..., optimizer=..., inputs=..., targets=...)."
+
+
+def build_system(name: str, folder: Path) -> TrainingSystem:
+    """Call the factory of that name; the user's own exceptions pass through.
+
+    Raises:
+        SubjectError: There is no such factory, it takes arguments, or it returns something else than a system.
+    """
+    factory = load_function(name, folder, name)
+    if isinstance(factory, type) and issubclass(factory, nn.Module):
+        raise SubjectError(f"{factory.__name__} is a model, not a factory.", about=name, hint=_HINT)
+    needed = _needed_arguments(factory)
+    if needed:
+        raise SubjectError(
+            f"The factory needs arguments: {', '.join(needed)}.",
+            about=name,
+            hint="a factory takes none; close over them.",
+        )
+    return checked(factory(), name)
+
+
+def checked(system: Any, name: str) -> TrainingSystem:
+    """The system, if its parts are what they should be.
+
+    Raises:
+        SubjectError: Names the part that is not, and what belongs there.
+    """
+    if not isinstance(system, TrainingSystem):
+        raise SubjectError(f"The factory returned a {_kind(system)}, not a TrainingSystem.", about=name, hint=_HINT)
+    if not isinstance(system.model, nn.Module):
+        raise SubjectError(
+            f"The system's model is a {_kind(system.model)}.", about=f"{name} model", hint="give it a torch.nn.Module."
+        )
+    wrong = [o for o in system.optimizers if not isinstance(o, Optimizer)]
+    if wrong or not system.optimizers:
+        raise SubjectError(
+            f"The system's optimizer is a {_kind(wrong[0])}." if wrong else "The system has no optimizer.",
+            about=f"{name} optimizer",
+            hint="give it a torch.optim.Optimizer, or a list of them.",
+        )
+    for part in ("loss_fn", "rule"):
+        value = getattr(system, part)
+        if not callable(value) and not (part == "rule" and value is None):
+            raise SubjectError(
+                f"The system's {part} cannot be called.", about=f"{name} {part}", hint="give it a function."
+            )
+    if system.steps < 1:
+        raise SubjectError("The system asks for no step.", about=f"{name} steps", hint="give it at least 1.")
+    return system
+
+
+def run_factory(name: str, folder: Path, watcher: Watcher, probe: bool) -> None:
+    """Build the system and train it; exceptions and stops pass through, as from a script.
+
+    Args:
+        name: `module:function` or `file.py:function`.
+        folder: The working folder.
+        watcher: Already installed.
+        probe: Also take the looks that need forwards and fits of our own, after the last step.
+    """
+    system = build_system(name, folder)
+    declare(system, watcher)
+    for _ in range(system.steps):
+        try:
+            train_step(system, watcher)
+        except StepRefused:
+            break
+    if probe:
+        examine(system, watcher)
+
+
+def declare(system: TrainingSystem, watcher: Watcher) -> None:
+    """Tell the watcher what the system says about itself; what the command line said stands."""
+    declared = Declared.of(watcher.declared.task or system.task, system.expected, system.num_classes)
+    watcher.declared = declared
+    watcher.given = True
+    if system.rule is not None:
+        watcher.rules.declare(system.rule)
+
+
+def _needed_arguments(factory: Any) -> list[str]:
+    import inspect
+
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):
+        return []  # of C: it will say itself what it needs
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in variadic]
+
+
+def _kind(value: Any) -> str:
+    return "tensor" if isinstance(value, Tensor) else type(value).__name__

@@ -1,0 +1,1 @@
+"""Hooks around a run that change nothing in it, and what they write down."""

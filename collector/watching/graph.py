@@ -1,0 +1,102 @@
+"""Walking the autograd graph of a loss before backward consumes it.
+
+Nothing runs: only `next_functions`, `variable` and, near the root, saved tensors of torch's own losses are read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from weaklink.collector.watching.composites import parts_of
+from weaklink.collector.watching.nodes import SITE, feeding, makes_logarithms, name_of
+from weaklink.collector.watching.parameters import ParameterBook
+from weaklink.collector.watching.summaries import loss_sample, targets_of
+from weaklink.collector.watching.tape import GraphSample, LossSample
+
+NODE_LIMIT = 200_000
+# Losses stand close to the root: a few sums and weights may come before them, a network may not.
+LOSS_DEPTH = 12
+
+
+def walk(
+    loss: Tensor, parameters: ParameterBook, read_saved: bool, on_targets: Callable[[Tensor], None] | None = None
+) -> GraphSample:
+    """Breadth-first from the loss: the leaves it reaches, and what was fed to the losses on the way.
+
+    Args:
+        loss: The tensor backward is called on.
+        parameters: Book to look leaves up in.
+        read_saved: Whether saved tensors may be read. Never under packing hooks (activation checkpointing): unpacking
+            there recomputes, and a second unpacking raises in the user's own backward.
+        on_targets: Told the targets of the first loss found, while they are there.
+    """
+    sample = GraphSample(set(), 0, False, False, [])
+    if loss.grad_fn is None:
+        return sample
+    if not read_saved:
+        sample.saved_tensors_unread = "saved tensors are packed by hooks (activation checkpointing or offloading)"
+    queue: deque[tuple[Any, int]] = deque([(loss.grad_fn, 0)])
+    seen, parts = {loss.grad_fn}, set[Any]()
+    while queue:
+        node, depth = queue.popleft()
+        sample.nodes += 1
+        if sample.nodes >= NODE_LIMIT:
+            sample.truncated = True
+            break
+        leaf = getattr(node, "variable", None)
+        if isinstance(leaf, Tensor) and name_of(node) == "torch::autograd::AccumulateGrad":
+            sample.leaves.add(parameters.entry(leaf).serial)
+        _note_feeding(node, sample)
+        sample.near_logarithm |= depth <= LOSS_DEPTH and makes_logarithms(node)
+        if read_saved and depth <= LOSS_DEPTH and node not in parts and (found := _read_loss(node)) is not None:
+            sample.losses.append(found)
+            parts |= parts_of(node)
+            if on_targets is not None and len(sample.losses) == 1 and (targets := targets_of(node)) is not None:
+                on_targets(targets)
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                queue.append((following, depth + 1))
+    return sample
+
+
+def leaves_of(root: Any, parameters: ParameterBook) -> set[int]:
+    """Serial numbers of the leaves below a node of the graph."""
+    found: set[int] = set()
+    queue, seen = deque([root]), {root}
+    while queue and len(seen) < NODE_LIMIT:
+        node = queue.popleft()
+        leaf = getattr(node, "variable", None)
+        if isinstance(leaf, Tensor) and name_of(node) == "torch::autograd::AccumulateGrad":
+            found.add(parameters.entry(leaf).serial)
+        following = [inner for inner, _ in node.next_functions if inner is not None and inner not in seen]
+        seen.update(following)
+        queue.extend(following)
+    return found
+
+
+def _note_feeding(node: Any, sample: GraphSample) -> None:
+    """Pairs that are wrong, or worth a word, whatever the values: what feeds a log-softmax or a loss over scores."""
+    name = name_of(node)
+    if name == "LogSoftmaxBackward0":
+        source = name_of(feeding(node))
+        if source == "SoftmaxBackward0":
+            sample.softmax_site = feeding(node).metadata.get(SITE)
+        sample.softmax_into_log_softmax |= source == "SoftmaxBackward0"
+        sample.log_softmax_into_log_softmax |= source == "LogSoftmaxBackward0"
+    elif name == "BinaryCrossEntropyWithLogitsBackward0":
+        sample.sigmoid_into_logits |= name_of(feeding(node)) == "SigmoidBackward0"
+
+
+def _read_loss(node: Any) -> LossSample | None:
+    try:
+        with torch.no_grad():
+            return loss_sample(node) if callable(node.name) else None
+    except (RuntimeError, AttributeError, IndexError):
+        # A saved tensor that was freed or changed in place: the row will say "not measured".
+        return None

@@ -1,0 +1,104 @@
+"""The rule the user declared, `rule(inputs) -> targets`, held against the targets that the loss really got."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from weaklink.collector.errors import WeaklinkError
+from weaklink.collector.preserve import preserved
+from weaklink.collector.watching.tape import RuleSample
+
+Rule = Callable[[Any], Any]
+
+# Permutations that show how many rows agree by chance: no better than the best of a hundred is a level of 1 %.
+PERMUTATIONS = 100
+# The comparison with permuted targets is taken on at most this many rows.
+PERMUTED_ROWS = 4096
+MISMATCHES_SHOWN = 10
+
+
+class RuleReader:
+    """Calls the rule on the inputs of the forward, and compares when the loss's targets are known.
+
+    The rule is the user's code: it runs without gradients, and the random state is put back after it.
+    """
+
+    def __init__(self) -> None:
+        self.rule: Rule | None = None
+        self.refused: WeaklinkError | None = None
+        self._load: Callable[[], Rule] | None = None
+        self._expected: Tensor | None = None
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the user named a rule, loaded or not."""
+        return self.rule is not None or self._load is not None
+
+    def declare(self, rule: Rule) -> None:
+        """Take the rule of a system, unless one was named on the command line."""
+        if self._load is None and self.rule is None:
+            self.rule = rule
+
+    def declare_later(self, load: Callable[[], Rule]) -> None:
+        """Load the rule at the first forward. Where it cannot be loaded, `refused` says why."""
+        self._load = load
+
+    def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """The model was called with these inputs."""
+        if self._load is not None:
+            load, self._load = self._load, None
+            try:
+                self.rule = load()
+            except WeaklinkError as error:
+                self.refused = error
+        if self.rule is not None:
+            by_keyword = dict(kwargs) if kwargs and not args else None
+            self._expected = self.targets_of(by_keyword or (args[0] if len(args) == 1 else args))
+
+    def targets_of(self, inputs: Any) -> Tensor | None:
+        """The targets that belong to these inputs; None where the rule gives no tensor."""
+        if self.rule is None:
+            return None
+        with preserved(()), torch.no_grad():
+            found = self.rule(inputs)
+        return found.detach() if isinstance(found, Tensor) else None
+
+    def compare(self, targets: Tensor) -> RuleSample | None:
+        """The sample for these targets; None where no rule is declared or the shapes cannot be compared."""
+        expected, self._expected = self._expected, None
+        if expected is None or not expected.dim() or expected.numel() != targets.numel() or not targets.numel():
+            return None
+        return agreement(expected, targets.detach().reshape(expected.shape))
+
+
+def agreement(expected: Tensor, targets: Tensor) -> RuleSample:
+    """How many rows (along dimension 0) of two tensors of one shape agree in every entry, and how many by chance.
+
+    Integers agree when they are equal, floating-point numbers within 1e-5 of their size.
+    """
+    expected = expected.to(targets.device)
+    agrees = _agrees(expected, targets)
+    rows = min(len(expected), PERMUTED_ROWS)
+    generator = torch.Generator().manual_seed(0)
+    some, others = expected[:rows], targets[:rows]
+    chance = [
+        _agrees(some, others[torch.randperm(rows, generator=generator).to(targets.device)]).sum()
+        for _ in range(PERMUTATIONS)
+    ]
+    wrong = (~agrees).nonzero().flatten()[:MISMATCHES_SHOWN].tolist()
+    by_chance = int(torch.stack(chance).max())
+    return RuleSample(
+        len(expected), int(agrees.sum()), by_chance * len(expected) // rows, [int(position) for position in wrong]
+    )
+
+
+def _agrees(expected: Tensor, targets: Tensor) -> Tensor:
+    if expected.is_floating_point() or targets.is_floating_point():
+        same = torch.isclose(expected.double(), targets.double(), rtol=1e-5, atol=1e-8)
+    else:
+        same = expected == targets
+    return same.flatten(1).all(dim=1) if same.dim() > 1 else same
