@@ -41,7 +41,7 @@ class Progress:
         if now - self._told < (0.5 if self._live else EVERY_SECONDS):
             return
         self._told = now
-        from weaklink.agent.reporters.text import printable
+        from weaklink.collector.table.text import printable
 
         text = f"{self._label}: {seconds:.0f} s" + (f"  | {printable(last_line, 80)}" if last_line else "")
         if self._live:

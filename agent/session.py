@@ -29,7 +29,6 @@ from weaklink.agent.record.bodies import (
 from weaklink.agent.record.chain import RecordWriter
 from weaklink.agent.record.incident import Incident, new_incident
 from weaklink.agent.reporters.reading import effective_divergence
-from weaklink.agent.reporters.text import printable
 from weaklink.agent.runner import Runner, RunRecord
 from weaklink.agent.subject_files import script_of
 from weaklink.agent.verdict import IncidentStatus
@@ -37,6 +36,7 @@ from weaklink.agent.verifier import Reruns, judge, status_of
 from weaklink.collector.errors import WeaklinkError
 from weaklink.collector.evidence import Evidence, Subject, Value, write_evidence
 from weaklink.collector.job import Pins
+from weaklink.collector.table.text import printable
 
 ATTEMPTS = 3
 SHORTEST_HORIZON = 50
@@ -308,6 +308,9 @@ def default_horizon(evidence: Evidence) -> int:
     """Twice the step at which the evidence appeared, at least 50: half of all faults show by then, most by 200."""
     row = evidence.first_divergence
     onset = row.step if row is not None and row.step is not None else 1
+    # Where the row dates from an early step, its consequence may show much later.
+    turned = row.values.get("nonfinite_from_step") if row is not None else None
+    onset = max(onset, turned) if isinstance(turned, int) else onset
     return max(SHORTEST_HORIZON, min(2 * onset, LONGEST_HORIZON))
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import re
 import statistics
 import time
 from collections.abc import Callable
@@ -28,8 +27,6 @@ from weaklink.collector import learning_ledger
 from weaklink.collector.tensors import movements, norms, zeros_by_norm
 
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
-START, END = "<!-- ledger_cost -->", "<!-- /ledger_cost -->"
-LIMIT = 3.0
 COUNTS = (10, 100, 1_000, 10_000)
 
 
@@ -175,15 +172,17 @@ def main() -> None:
     text = "\n".join([f"`learning_ledger`, {given.rounds} rounds, {versions}, {where}.", "", *tables])
     print(text)
     if given.write:
-        keep(text)
+        keep(text, "ledger_cost", "## Cost of a ledger")
 
 
-def keep(text: str) -> None:
-    """Replace this benchmark's part of RESULTS.md, or append it."""
-    part = f"{START}\n{text}\n{END}"
-    old = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else "# Results\n"
-    pattern = re.compile(re.escape(START) + ".*?" + re.escape(END), re.DOTALL)
-    new = pattern.sub(lambda _: part, old) if pattern.search(old) else f"{old.rstrip()}\n\n## The ledger\n\n{part}\n"
+def keep(text: str, name: str, heading: str) -> None:
+    """Replace the part of RESULTS.md of that name, or append it under the heading."""
+    start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    part = f"{start}\n\n{text}\n\n{end}"
+    old = RESULTS.read_text(encoding="utf-8")
+    before, found, rest = old.partition(start)
+    after = rest.partition(end)[2]
+    new = f"{before}{part}{after}" if found else f"{old.rstrip()}\n\n{heading}\n\n{part}\n"
     RESULTS.write_text(new, encoding="utf-8")
 
 

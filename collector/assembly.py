@@ -47,7 +47,6 @@ class Reading:
     outcome: Outcome
     rows: list[Row]
     problems: list[str]
-    task: str | None = None
     pins: Pins | None = None
     report: InterventionReport | None = None
     code: UserCode | None = None
@@ -58,7 +57,8 @@ class Reading:
         tape = self.observation.tape
         return Evidence(
             subject=self.subject,
-            task=self.task,
+            task=self.observation.declared.task,
+            rule=self.observation.declared.rule,
             outcome=self.outcome,
             environment=environment(self.pins),
             branch=name_branch(tape.losses.value, self.outcome.raised is not None, self.rows),
@@ -130,7 +130,6 @@ def read(
         outcome.model_copy(update=counted),
         rows,
         problems,
-        task=declared.task,
         pins=pins,
         report=report,
         code=watcher.code,
@@ -140,7 +139,8 @@ def read(
 
 def environment(pins: Pins | None) -> Environment:
     """Versions, devices, threads and pins of this process."""
-    devices = ["cpu"]
+    # The instruction set decides the last digits: two machines with one torch may differ in it.
+    devices = [f"cpu {torch.backends.cpu.get_cpu_capability()}"]
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         devices += [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return Environment(

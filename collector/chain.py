@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import json
 import shutil
 
 from weaklink.collector.assembly import Reading
-from weaklink.collector.evidence import Evidence, ParameterRecord, Row, evidence_text, first_divergence
+from weaklink.collector.evidence import Evidence, ParameterRecord, Row, Site, evidence_text, first_divergence
 from weaklink.collector.table.columns import chain_text
 from weaklink.collector.table.lines import ChainLine, table_lines
 from weaklink.collector.table.text import PROSE_LIMIT, printable
 
 _COLORS = {"pass": "#1a7f37", "fail": "#cf222e", "suspected": "#9a6700", "not_measured": "#6e7781"}
+_SUSPECTED = "No row fails. Suspected: {}"
 
 
 class LearningChain:
@@ -54,9 +56,9 @@ class LearningChain:
     @property
     def parameters(self) -> list[ParameterRecord]:
         """One record a parameter object, with its gradient's state: missing, nonfinite, zero or nonzero."""
-        return self._reading.parameters()
+        return list(self.evidence.parameters)
 
-    @property
+    @functools.cached_property
     def evidence(self) -> Evidence:
         """Everything measured. Written to a file, it is a subject for `weaklink diagnose evidence.json`."""
         return self._reading.evidence()
@@ -70,23 +72,31 @@ class LearningChain:
         return dict(json.loads(self.to_json()))
 
     def __str__(self) -> str:
-        return chain_text(table_lines(self._reading.rows), _width()) + "\n\n" + self._last_line()
+        return chain_text(table_lines(self._reading.rows), _width()) + "\n\n" + "\n".join(self._last_lines())
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
         lines = "".join(map(_html_line, table_lines(self._reading.rows)))
-        return f"<table>{lines}</table><p>{html.escape(printable(self._last_line(), PROSE_LIMIT))}</p>"
+        said = "<br>".join(html.escape(line) for line in self._last_lines())
+        return f"<table>{lines}</table><p>{said}</p>"
 
-    def _last_line(self) -> str:
+    def _last_lines(self) -> list[str]:
+        """What the table comes to, and the places in the user's code it points at."""
         row = first_divergence(self._reading.rows)
+        if row is None and not any(row.status == "pass" for row in self._reading.rows):
+            return ["Nothing was measured: no training step was seen."]
         if row is None:
-            return "No row diverges: nothing measured contradicts the intended system."
+            return ["No row diverges: nothing measured contradicts the intended system."]
         text = printable(row.text, PROSE_LIMIT)
-        if row.status == "fail":
-            return f"First divergence: {row.id} fails ({row.basis}): {text}"
-        return f"No row fails. Suspected: {row.id}: {text}"
+        said = f"First divergence: {row.id} fails ({row.basis})" if row.status == "fail" else _SUSPECTED.format(row.id)
+        return [f"{said}: {text}", *map(_place, row.where)]
+
+
+def _place(site: Site) -> str:
+    at = site.file if site.line is None else f"{site.file}:{site.line}"
+    return f"{printable(at)}: {printable(site.what)}"
 
 
 def _width() -> int:

@@ -9,11 +9,15 @@ from fnmatch import fnmatchcase
 
 @dataclass(frozen=True)
 class Declared:
-    """The user's own words. `expected` are patterns over parameter names; empty: all that require a gradient."""
+    """The user's own words. `expected` are patterns over parameter names; empty: all that require a gradient.
+
+    `rule` is the name of a function given with `--rule`.
+    """
 
     task: str | None = None
     expected: tuple[str, ...] = ()
     num_classes: int | None = None
+    rule: str | None = None
 
     @classmethod
     def of(cls, task: str | None, expected: str | Sequence[str] | None, num_classes: int | None) -> Declared:

@@ -240,6 +240,7 @@ class Evidence(Model):
     schema_: Literal["weaklink.evidence/1"] = Field(default="weaklink.evidence/1", alias="schema")
     subject: Subject
     task: str | None = None
+    rule: str | None = None
     outcome: Outcome
     environment: Environment
     branch: Branch

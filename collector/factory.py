@@ -6,6 +6,7 @@ is a script like any other, so that rows, experiments and records are those of a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +95,9 @@ def run_factory(name: str, folder: Path, watcher: Watcher, probe: bool) -> None:
 
 def declare(system: TrainingSystem, watcher: Watcher) -> None:
     """Tell the watcher what the system says about itself; what the command line said stands."""
-    declared = Declared.of(watcher.declared.task or system.task, system.expected, system.num_classes)
-    watcher.declared = declared
+    said = watcher.declared
+    declared = Declared.of(said.task or system.task, system.expected, system.num_classes)
+    watcher.declared = replace(declared, rule=said.rule)
     watcher.given = True
     if system.rule is not None:
         watcher.rules.declare(system.rule)

@@ -26,7 +26,7 @@ class Instruments:
     def __init__(self, job: Job, code: UserCode) -> None:
         self._job = job
         self.watcher = Watcher(code, WatchSettings(job.every_step_until, job.keep_initial))
-        self.watcher.declared = Declared(task=job.task)
+        self.watcher.declared = Declared(task=job.task, rule=job.rule)
         if job.rule is not None:
             self.watcher.rules.declare_later(self._load_rule)
         self.intervention: Intervention | None = None

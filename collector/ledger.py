@@ -20,7 +20,7 @@ from weaklink.collector.examination import examine_preserved, parts
 from weaklink.collector.factory import declare
 from weaklink.collector.preserve import Kept, preserved
 from weaklink.collector.rows.gradient import WINDOWS_FOR_ALWAYS
-from weaklink.collector.step import StepRefused, rows_of, train_step
+from weaklink.collector.step import StepRefused, clear_gradients, rows_of, train_step
 from weaklink.collector.system import TrainingSystem
 from weaklink.collector.tensors import tensors_in
 from weaklink.collector.watching.sites import UserCode
@@ -95,12 +95,7 @@ def learning_ledger(
 def _prepare(system: TrainingSystem, watcher: Watcher, kept: Kept) -> None:
     """Set gradients aside, so that the step takes this batch's alone, and lend the copies to the measurement."""
     watcher.movement.borrow(kept.copies)
-    held = [p for o in system.optimizers for group in o.param_groups for p in group["params"]]
-    tensors = {id(p): p for p in [*system.model.parameters(), *held]}
-    present = [p for p in tensors.values() if p.grad is not None]
-    watcher.examined.set_aside = len(present)
-    for parameter in present:
-        parameter.grad = None
+    watcher.examined.set_aside = clear_gradients(system)
     place = "on the host, where the device lacks room" if kept.on_host else "beside the originals"
     copies = f"{kept.bytes / 1e6:.1f} MB of copies were kept {place}"
     watcher.examined.copies = f"{copies}; everything was put back from them"
@@ -149,11 +144,12 @@ def _check(system: TrainingSystem) -> None:
             f"The model is a {type(system.model).__name__}.", about="model", hint="pass a torch.nn.Module."
         )
     for one in system.optimizers:
-        if not isinstance(one, Optimizer):
+        # One that is not torch's shows what it holds; its step cannot be undone, and is not taken.
+        if not isinstance(one, Optimizer) and not isinstance(getattr(one, "param_groups", None), list):
             raise LedgerError(
                 f"The optimizer is a {type(one).__name__}.",
                 about="optimizer",
-                hint="pass a torch.optim.Optimizer, or a list of them.",
+                hint="pass a torch.optim.Optimizer (or what has its param_groups), or a list of them.",
             )
     for name in ("loss_fn", "rule"):
         value = getattr(system, name)

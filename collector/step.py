@@ -26,7 +26,7 @@ def train_step(system: TrainingSystem, watcher: Watcher, undoable: bool = False)
     Args:
         system: What is trained.
         watcher: Told about the loss, whose function and arguments a script would not show.
-        undoable: Step only optimizers that can be put back as they were.
+        undoable: Clear all gradients by hand, and step only optimizers that can be put back as they were.
 
     Raises:
         StepRefused: The targets do not fit the outputs, or nothing can be differentiated; the rows say which.
@@ -34,11 +34,23 @@ def train_step(system: TrainingSystem, watcher: Watcher, undoable: bool = False)
     outputs = call_model(system.model, system.inputs)
     _targets_in_range(system, outputs, watcher)
     loss = _loss(system, outputs, watcher)
-    for optimizer in system.optimizers:
-        optimizer.zero_grad()
+    if undoable:
+        clear_gradients(system)
+    else:
+        for optimizer in system.optimizers:
+            optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     for optimizer in system.optimizers:
         _step(system, optimizer, watcher, undoable)
+
+
+def clear_gradients(system: TrainingSystem) -> int:
+    """Set every gradient of the model's and the optimizers' parameters to None; how many there were."""
+    held = [p for one in system.optimizers for group in one.param_groups for p in group["params"]]
+    present = {id(p): p for p in [*system.model.parameters(), *held] if p.grad is not None}
+    for parameter in present.values():
+        parameter.grad = None
+    return len(present)
 
 
 def _loss(system: TrainingSystem, outputs: Any, watcher: Watcher) -> Tensor:

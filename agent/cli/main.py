@@ -305,7 +305,7 @@ def _interrupted(wants_json: bool) -> int:
 
 
 def _report(error: WeaklinkError, wants_json: bool) -> int:
-    from weaklink.agent.reporters.text import printable
+    from weaklink.collector.table.text import printable
 
     if wants_json:
         from weaklink.agent.cli.output import print_json

@@ -11,8 +11,9 @@ from typing import Any
 from weaklink.agent.record.canonical import digest
 from weaklink.agent.replays.receipt import Receipt
 from weaklink.agent.reporters.json_report import plain
-from weaklink.agent.reporters.text import is_digest, printable
+from weaklink.agent.reporters.text import is_digest
 from weaklink.collector.evidence import Environment
+from weaklink.collector.table.text import printable
 
 # Relative. Another torch build sums in another order and moves the last digits of float32; a fault moves the first.
 TOLERANCE = 1e-4

@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 from weaklink.agent.reporters.reading import effective_divergence, withdrawn_row
 from weaklink.agent.reporters.text import number, plural
 from weaklink.agent.reporters.view import IncidentView
-from weaklink.collector.evidence import BOUNDARIES, Evidence, Outcome, Row, Status, in_chain_order
+from weaklink.collector.evidence import BOUNDARIES, Evidence, Outcome, Row, in_chain_order
+from weaklink.collector.table.lines import ChainLine, note_of, table_line, unmeasured
 
-Kind = Literal["pass", "fail", "suspected", "evidence", "not_measured", "withdrawn"]
-FIRST_DIVERGENCE = "<-- FIRST DIVERGENCE"
-SUSPECTED_HERE = "<-- SUSPECTED HERE"
 QUESTION = "<-- QUESTION"
-DOWNSTREAM = "(downstream)"
 WITHDRAWN = "(the rerun did not confirm it)"
-WORDS: dict[Status, str] = {
-    "pass": "ok",
-    "fail": "FAIL",
-    "suspected": "SUSPECTED",
-    "evidence": "",
-    "not_measured": "-",
-}
-
-
-@dataclass(frozen=True)
-class ChainLine:
-    """One line of the table. `section` is empty except on a boundary's first line.
-
-    `word` is the status in a word (empty for evidence, "-" for not measured), `note` what the line means for the
-    diagnosis. Both come from fixed lists: nothing of the user's stands there.
-    """
-
-    boundary: str
-    section: str
-    label: str
-    word: str
-    text: str
-    note: str
-    kind: Kind
-    first: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,7 +41,7 @@ def chain_lines(evidence: Evidence, reading: Reading | None = None) -> list[Chai
     rows = in_chain_order(evidence.rows)
     lines: list[ChainLine] = []
     for boundary in BOUNDARIES:
-        own = [row for row in rows if row.boundary == boundary] or [_nothing(boundary)]
+        own = [row for row in rows if row.boundary == boundary] or [unmeasured(boundary)]
         for position, row in enumerate(own):
             lines.append(_line(row, reading, section=boundary if position == 0 else ""))
     return lines
@@ -100,34 +71,14 @@ def _line(row: Row, reading: Reading, section: str) -> ChainLine:
     first = divergence is not None and row.id == divergence.id
     if first and divergence is not None:
         row = divergence
-    withdrawn = row.id == reading.withdrawn
-    text = f"not measured: {row.reason}" if row.status == "not_measured" else row.text
-    return ChainLine(
-        boundary=row.boundary,
-        section=section,
-        label=row.label,
-        word="withdrawn" if withdrawn else WORDS[row.status],
-        text=text,
-        note=_note(row, reading, first, withdrawn, section),
-        kind="withdrawn" if withdrawn else row.status,
-        first=first,
-    )
+    if row.id == reading.withdrawn:
+        return replace(table_line(row, section, WITHDRAWN, first), word="withdrawn", kind="withdrawn")
+    return table_line(row, section, _note(row, reading, first, section), first)
 
 
-def _note(row: Row, reading: Reading, first: bool, withdrawn: bool, section: str) -> str:
-    if withdrawn:
-        return WITHDRAWN
-    if first:
-        return f"{FIRST_DIVERGENCE} ({row.basis})" if row.status == "fail" else SUSPECTED_HERE
-    if reading.question is not None and reading.question in (row.id, section):
-        return QUESTION
-    if row.downstream:
-        return DOWNSTREAM
-    return f"({row.basis})" if row.basis else ""
-
-
-def _nothing(boundary: str) -> Row:
-    return Row(id=f"{boundary}/-", status="not_measured", text="", reason="no row was recorded")
+def _note(row: Row, reading: Reading, first: bool, section: str) -> str:
+    asked = not first and reading.question is not None and reading.question in (row.id, section)
+    return QUESTION if asked else note_of(row, first)
 
 
 def _ended(outcome: Outcome) -> str:

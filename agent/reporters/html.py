@@ -20,9 +20,10 @@ from weaklink.agent.reporters.limits import limits
 from weaklink.agent.reporters.outcome import stay_table
 from weaklink.agent.reporters.reading import digest_facts, status_of
 from weaklink.agent.reporters.svg import gap_notes, loss_figure
-from weaklink.agent.reporters.text import PROSE_LIMIT, is_digest, printable, printable_lines
+from weaklink.agent.reporters.text import is_digest, printable_lines
 from weaklink.agent.reporters.view import IncidentView
 from weaklink.collector.evidence import Environment as RunEnvironment
+from weaklink.collector.table.text import PROSE_LIMIT, printable
 
 TEMPLATE = "incident.html.j2"
 

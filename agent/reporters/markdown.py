@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 from weaklink.agent.reporters.blocks import Block, Bullets, Command, Facts, Heading, Paragraph, Section
-from weaklink.agent.reporters.chain import ChainLine, chain_lines, headline, reading_of, remarks
+from weaklink.agent.reporters.chain import chain_lines, headline, reading_of, remarks
 from weaklink.agent.reporters.content import result, sections
 from weaklink.agent.reporters.limits import limits
 from weaklink.agent.reporters.reading import digest_facts
-from weaklink.agent.reporters.text import PROSE_LIMIT, printable
 from weaklink.agent.reporters.view import IncidentView
+from weaklink.collector.table.lines import ChainLine
+from weaklink.collector.table.text import PROSE_LIMIT, printable
 
 # "_" inside a word marks nothing and stays readable; "$" starts a formula on some hosts.
 _MARKUP = re.compile(r"[\\`*\[\]|~#$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")

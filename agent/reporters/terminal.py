@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weaklink.agent.reporters.blocks import Block, Bullets, Command, Facts, Heading, Paragraph, Section, Table
-from weaklink.agent.reporters.chain import ChainLine, Kind, Reading, chain_lines, headline, reading_of, remarks
+from weaklink.agent.reporters.chain import Reading, chain_lines, headline, reading_of, remarks
 from weaklink.agent.reporters.content import result, sections
-from weaklink.agent.reporters.layout import GAP, beside, cells, column_widths, pad, wrap
-from weaklink.agent.reporters.text import PROSE_LIMIT, is_digest, printable
+from weaklink.agent.reporters.text import is_digest
 from weaklink.agent.reporters.view import IncidentView
 from weaklink.collector.evidence import Evidence
+from weaklink.collector.table.columns import chain_text
+from weaklink.collector.table.layout import GAP, beside, cells, column_widths, pad, wrap
+from weaklink.collector.table.lines import Kind
+from weaklink.collector.table.text import PROSE_LIMIT, printable
 
 MIN_WIDTH = 40
-MIN_TEXT = 40
-SECTION_WIDTH = 12
-LABEL_LIMIT = 20
 TERM_LIMIT = 36
 # From this width on a section's title stands beside its text, as a boundary does in the chain; below it, above.
 BESIDE_WIDTH = 90
@@ -53,56 +53,8 @@ def _chain(evidence: Evidence, reading: Reading | None, width: int, color: bool)
     command, ended = headline(evidence)
     title = wrap(f"LEARNING CHAIN  {printable(command)}  ({printable(ended)})", width)
     notes = [line for text in remarks(evidence) for line in _hanging("  ", printable(text, PROSE_LIMIT), width)]
-    columns = _Columns(lines, width)
-    body = [row for line in lines for row in columns.show(line, color)]
-    return "\n".join([*(_paint(part, BOLD, color) for part in title), *notes, "", *body]) + "\n"
-
-
-class _Columns:
-    """The chain's columns. Where they leave the evidence too little room, boundaries get lines of their own."""
-
-    def __init__(self, lines: list[ChainLine], width: int) -> None:
-        self.label = min(LABEL_LIMIT, max(cells(printable(line.label)) for line in lines)) + GAP
-        self.word = max(cells(line.word) for line in lines) + GAP
-        self.beside = width - SECTION_WIDTH - self.label - self.word >= MIN_TEXT
-        self.section = SECTION_WIDTH if self.beside else GAP
-        self.text = width - self.section - self.label - self.word
-
-    def show(self, line: ChainLine, color: bool) -> list[str]:
-        """One row of the chain, as many lines as it takes."""
-        ink = COLORS[line.kind]
-        labels = wrap(printable(line.label), self.label - GAP)
-        texts = self._texts(line, ink, color)
-        rows = [] if self.beside or not line.section else [_paint(line.section, BOLD, color)]
-        for index in range(max(len(texts), len(labels))):
-            section = line.section if index == 0 and self.beside else ""
-            word = line.word if index == 0 else ""
-            rows.append(
-                _paint(section, BOLD, color)
-                + " " * (self.section - cells(section))
-                + pad(_at(labels, index), self.label)
-                + _paint(word, ink, color)
-                + " " * (self.word - cells(word))
-                + _at(texts, index)
-            )
-        return [row.rstrip() for row in rows]
-
-    def _texts(self, line: ChainLine, ink: str, color: bool) -> list[str]:
-        """The evidence, dim where nothing was measured, with the note behind it or on a line of its own."""
-        texts = wrap(printable(line.text, PROSE_LIMIT), self.text)
-        dim = ink if line.kind in ("not_measured", "withdrawn") else ""
-        shown = [_paint(text, dim, color) for text in texts]
-        notes = [_paint(note, ink, color) for note in wrap(line.note, self.text)] if line.note else []
-        if not notes:
-            return shown
-        gap = 3 if texts[-1] else 0
-        if cells(texts[-1]) + gap + cells(line.note) > self.text:
-            return [*shown, *notes]
-        return [*shown[:-1], shown[-1] + " " * gap + notes[0]]
-
-
-def _at(lines: list[str], index: int) -> str:
-    return lines[index] if index < len(lines) else ""
+    body = chain_text(lines, width, lambda text, of: _paint(text, BOLD if of == "section" else COLORS[of], color))
+    return "\n".join([*(_paint(part, BOLD, color) for part in title), *notes, "", body]) + "\n"
 
 
 def _section(section: Section, width: int, color: bool) -> str:

@@ -1,40 +1,21 @@
-"""Text that is safe on a terminal, and numbers as the literature prints them."""
+"""Numbers as the literature prints them, and longer texts made safe for a terminal."""
 
 from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from typing import TYPE_CHECKING
+
+from weaklink.collector.table.text import printable
 
 if TYPE_CHECKING:
     # `weaklink check` prints with this module and answers at once.
     from weaklink.collector.evidence import Value
 
-NAME_LIMIT = 400
-PROSE_LIMIT = 4_000
 BRIEF_LIMIT = 200_000
 DIGEST_DIGITS = 12
 LIST_LIMIT = 8
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
-
-def printable(text: str, limit: int = NAME_LIMIT) -> str:
-    """Text that cannot move the cursor, recolour, reorder or break a line; cut at `limit` characters with "…".
-
-    Control characters, ANSI escapes, bidirectional and zero-width controls, line separators, private and unassigned
-    characters and lone surrogates become visible escapes such as `\\x1b`.
-    """
-    pieces: list[str] = []
-    used = 0
-    for char in text:
-        piece = _visible(char)
-        if used + len(piece) > limit:
-            return _cut(pieces, used, limit)
-        pieces.append(piece)
-        used += len(piece)
-    return "".join(pieces)
 
 
 def printable_lines(text: str, limit: int = BRIEF_LIMIT) -> str:
@@ -112,20 +93,3 @@ def _whole(value: Value) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_whole, value)) + "]"
     return value if isinstance(value, str) else repr(value)
-
-
-def _visible(char: str) -> str:
-    if char.isprintable() or unicodedata.category(char) == "Zs":
-        return char
-    if char in _SHORT_ESCAPES:
-        return _SHORT_ESCAPES[char]
-    code = ord(char)
-    if code <= 0xFF:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
-
-
-def _cut(pieces: list[str], used: int, limit: int) -> str:
-    while pieces and used + 1 > limit:
-        used -= len(pieces.pop())
-    return "".join(pieces) + "…"

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
-from weaklink.collector.table.layout import cells, pad, wrap
-from weaklink.collector.table.lines import ChainLine
+from weaklink.collector.table.layout import GAP, cells, pad, wrap
+from weaklink.collector.table.lines import ChainLine, Kind
 from weaklink.collector.table.text import PROSE_LIMIT, printable
 
-GAP = 2
 SECTION_WIDTH = 12
 LABEL_LIMIT = 20
 MIN_TEXT = 40
 
-# Paints a text: the text, and what of ("section", or a line's kind). Without colour it returns the text.
-Paint = Callable[[str, str], str]
+# Paints a text, and what it is of: a section's name or a line of that kind. Without colour it returns the text.
+Painted = Literal["section"] | Kind
+Paint = Callable[[str, Painted], str]
 
 
 def chain_text(lines: list[ChainLine], width: int, paint: Paint = lambda text, of: text) -> str:

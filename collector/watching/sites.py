@@ -14,7 +14,7 @@ _OWN = str(Path(__file__).parent.parent) + "/"
 # The file name that our wrappers give themselves: Python leaves such frames out of what its warnings count.
 UNSEEN = "<weaklink, as importlib._bootstrap>"
 # Code typed into an interpreter or a notebook cell has no file, and is the user's own.
-_TYPED = ("<ipython-input", "<stdin>")
+_TYPED = ("<ipython-input", "<python-input", "<stdin>")
 
 
 def _library_folders() -> tuple[str, ...]:
@@ -25,6 +25,21 @@ def _library_folders() -> tuple[str, ...]:
     return tuple(
         sorted({str(Path(folder)) + "/" for folder in folders} | {str(Path(f).resolve()) + "/" for f in folders})
     )
+
+
+def _cell(filename: str) -> str | None:
+    """`In[3]` for the code of a notebook's cell, whose file is none that a reader knows; None for any other file.
+
+    As IPython's own tracebacks name it. A cell that ran twice unchanged has the number of its last execution.
+    """
+    interactive = sys.modules.get("IPython")
+    if interactive is None:
+        return None
+    try:
+        found = interactive.get_ipython().compile.format_code_name(filename)
+        return str(found[1]) if found is not None and found[0] == "Cell" else None
+    except Exception:  # imported but not running, or of another version: then the file's own name stands
+        return None
 
 
 class UserCode:
@@ -51,6 +66,8 @@ class UserCode:
         return self._known[filename]
 
     def _classify(self, filename: str) -> str | None:
+        if (cell := _cell(filename)) is not None:
+            return cell
         if filename.startswith("<"):
             return filename if filename.startswith(_TYPED) else None
         absolute = str(Path(filename).absolute())

@@ -63,7 +63,7 @@ def test_a_script_that_sets_threads_before_torch_gets_an_interpreter_of_its_own(
     tmp_path: Path, script: Script, weaklink: Weaklink
 ) -> None:
     text = "import os\nos.environ['OMP_NUM_THREADS'] = '1'\n" + STALE_HEAD.read_text().replace(
-        "def main() -> None:", "def main() -> None:\n    print('threads', torch.get_num_threads())", 1
+        'if __name__ == "__main__":', "if __name__ == '__main__':\n    print('threads', torch.get_num_threads())", 1
     ).replace('"""', "#", 1).replace('"""', "#", 1).replace("Run it and", "# Run it and", 1)
     script(text)
     ran = weaklink("diagnose", "train.py", "--json", env=environment(OMP_NUM_THREADS="2"))

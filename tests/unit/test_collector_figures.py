@@ -261,7 +261,12 @@ def test_rate_ten_thousand_step_by_step(tmp_path: Path) -> None:
     assert [s.gradient_norm for s in steps[:3]] == [pytest.approx(v, rel=5e-5) for v in (0.34720, 5.9419e05, 5.3972e17)]
     assert [s.parameter_norm for s in steps[:3]] == [pytest.approx(v, rel=5e-5) for v in (5.3009, 3472.0, 5.9419e09)]
     assert [s.delta_norm for s in steps[:2]] == [pytest.approx(v, rel=5e-5) for v in (3472.0, 5.9419e09)]
+    assert steps[2].delta_norm == float("inf")  # its square is beyond float32
     first = evidence.first_divergence
     assert first is not None
     assert (first.id, first.status) == ("UPDATE/scale", "suspected")
-    assert first.values == {"nonfinite_from_step": 4, "outgrown_steps": 3}
+    assert first.values == {
+        "nonfinite_from_step": 4,
+        "outgrown_steps": 3,
+        "ratio": pytest.approx(3.4720e03 / 5.3009, rel=5e-5),
+    }

@@ -149,7 +149,7 @@ CASES = {
             optimizer.step()
         """,
         "OBJECTIVE/fed",
-        ["# here"],
+        ["loss = F.cross_entropy(model(x).squeeze(2), y)", "# here"],
     ),
     "column_of_outputs_against_a_row_of_targets": Case(
         """
@@ -321,9 +321,14 @@ CASES = {
         """
         + textwrap.indent(LOOP, " " * 8),
         "DEPENDENCY/reached",
-        ["self.features = nn.Linear(4, 8)"],
+        [".detach())", "self.features = nn.Linear(4, 8)"],
         status="suspected",
-        values={"reached": 2, "expected": 4, "missed": ["features.weight", "features.bias"]},
+        values={
+            "reached": 2,
+            "expected": 4,
+            "missed": ["features.weight", "features.bias"],
+            "cut": ["train.py:22"],
+        },
     ),
     "loss_not_finite_before_any_update": Case(
         """

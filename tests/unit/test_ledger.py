@@ -338,6 +338,22 @@ def test_a_step_that_cannot_be_undone_is_not_taken() -> None:
     assert "memory" in (chain.row("UPDATE/moved").reason or "")
 
 
+def test_an_optimizer_that_is_not_torchs_shows_what_it_holds() -> None:
+    class Own:
+        def __init__(self, parameters: Any) -> None:
+            self.param_groups = [{"params": list(parameters), "lr": 0.1}]
+
+        def step(self) -> None:
+            raise AssertionError("the step was taken")
+
+    model = systems.healthy()
+    chain = ledger(model, Own(model.parameters()))
+    assert chain.first_divergence is None
+    assert chain.row("OWNERSHIP/owned").values == {"owned": 6, "expected": 6, "missing": []}
+    assert "cannot be put back" in (chain.row("UPDATE/moved").reason or "")
+    assert ledger(model, Own(model.head.parameters())).suspected == ["OWNERSHIP/owned"]
+
+
 def test_a_ledger_inside_a_watched_loop_is_no_part_of_it() -> None:
     from weaklink.collector import watch
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from test_reporters_samples import EVERY, GOLDEN, Sample, evidence, healthy, hostile, interrupted, rows, stale_head
 
-from weaklink.agent.reporters.layout import cells
 from weaklink.agent.reporters.outcome import tally
 from weaklink.agent.reporters.terminal import render_chain, render_incident
 from weaklink.collector.evidence import BOUNDARIES, Row
+from weaklink.collector.table.layout import cells
 
 GOLDENS = [
     "stale_head",

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weaklink.agent.reporters.layout import beside, cells, column_widths, wrap
 from weaklink.agent.reporters.text import (
     is_digest,
     movement_text,
     number,
     pair_text,
     plural,
-    printable,
     printable_lines,
     value_text,
 )
+from weaklink.collector.table.layout import beside, cells, column_widths, wrap
+from weaklink.collector.table.text import printable
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from weaklink.agent.cli.output import print_json, write
 from weaklink.agent.record.check import CheckReport, check_record
-from weaklink.agent.reporters.text import printable
+from weaklink.collector.table.text import printable
 
 
 def run(incident: str, head: str | None, json: bool) -> None:

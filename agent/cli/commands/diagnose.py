@@ -53,7 +53,7 @@ def run(
         rerun=rerun,
         task=task,
         user_code=tuple(user_code),
-        rule=read_rule(rule),
+        rule=read_rule(rule) if rule is not None or source is None else evidence.rule,
     )
     session = Session(options, Playbook(), Progress())
     report(session.diagnose_script() if source is None else session.diagnose_evidence(evidence, source), json)

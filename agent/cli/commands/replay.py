@@ -14,10 +14,11 @@ from weaklink.agent.progress import Progress
 from weaklink.agent.replays.compare import Comparison, compare
 from weaklink.agent.replays.folder import Replay, find_replay, replays_in
 from weaklink.agent.replays.receipt import Receipt, read_receipt, receipt_of, write_receipt
-from weaklink.agent.reporters.layout import wrap
-from weaklink.agent.reporters.text import plural, printable
+from weaklink.agent.reporters.text import plural
 from weaklink.agent.session import Options, Session
 from weaklink.collector.errors import SubjectError, UsageError
+from weaklink.collector.table.layout import wrap
+from weaklink.collector.table.text import printable
 from weaklink.collector.workers import this_python
 
 REPLAY_SCHEMA = "weaklink.replay/1"
