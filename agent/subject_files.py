@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import posixpath
 from pathlib import Path
 
@@ -63,3 +64,26 @@ def claimed_name(evidence: Evidence) -> str:
 def is_absolute(path: str) -> bool:
     """Whether a recorded path belongs to one machine, by the rules of any of them."""
     return path.startswith("/") or path[1:3] in (":\\", ":/")
+
+
+def bound_names(path: Path) -> set[str] | None:
+    """Names that the file's top level binds, read from its source; None where only running it could tell."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+    names: set[str] = set()
+    for node in tree.body:
+        names |= _bound_by(node)
+    return None if "*" in names or "__getattr__" in names else names
+
+
+def _bound_by(node: ast.stmt) -> set[str]:
+    """Names that a statement may bind; of a condition, a loop or a try, in any of its branches."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return {node.name}
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    inner = [_bound_by(child) for child in ast.walk(node) if isinstance(child, ast.stmt) and child is not node]
+    stored = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return stored.union(*inner)

@@ -108,6 +108,7 @@ def read(
         examined=watcher.examined,
         given=watcher.given,
         rule_declared=watcher.rules.is_declared,
+        rule_problem=watcher.rules.problem,
         in_process=watcher.settings.in_process,
         whole=outcome.ended in ("completed", "exited"),
         raised=raised.where if raised else None,

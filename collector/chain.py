@@ -14,7 +14,6 @@ from weaklink.collector.table.lines import ChainLine, table_lines
 from weaklink.collector.table.text import PROSE_LIMIT, printable
 
 _COLORS = {"pass": "#1a7f37", "fail": "#cf222e", "suspected": "#9a6700", "not_measured": "#6e7781"}
-_SUSPECTED = "No row fails. Suspected: {}"
 
 
 class LearningChain:
@@ -87,11 +86,19 @@ class LearningChain:
         row = first_divergence(self._reading.rows)
         if row is None and not any(row.status == "pass" for row in self._reading.rows):
             return ["Nothing was measured: no training step was seen."]
+        if row is None and self._nothing_matches():
+            return ["No parameter has a name that was declared to be trained: nothing was judged."]
         if row is None:
             return ["No row diverges: nothing measured contradicts the intended system."]
-        text = printable(row.text, PROSE_LIMIT)
-        said = f"First divergence: {row.id} fails ({row.basis})" if row.status == "fail" else _SUSPECTED.format(row.id)
-        return [f"{said}: {text}", *map(_place, row.where)]
+        fails = row.status == "fail"
+        said = f"First divergence: {row.id} fails ({row.basis})" if fails else f"No row fails. Suspected: {row.id}"
+        return [f"{said}: {printable(row.text, PROSE_LIMIT)}", *map(_place, row.where)]
+
+    def _nothing_matches(self) -> bool:
+        """Whether patterns were declared, and no parameter has such a name: a misspelt one, most likely."""
+        declared = self._reading.observation.declared
+        names = [entry.name for entry in self._reading.observation.parameters if entry.name is not None]
+        return bool(declared.expected and names) and not any(map(declared.expects, names))
 
 
 def _place(site: Site) -> str:

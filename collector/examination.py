@@ -27,7 +27,7 @@ NEIGHBOUR_ROWS = 2048
 
 def examine(system: TrainingSystem, watcher: Watcher) -> None:
     """Take every look the system allows, and leave it as it was. A look that raises says so in its row."""
-    with preserved(parts(system), system.optimizers, (system.inputs, system.targets, system.validation)):
+    with preserved(system.modules, system.optimizers, (system.inputs, system.targets, system.validation)):
         examine_preserved(system, watcher)
 
 
@@ -57,12 +57,6 @@ def _loss_of(system: TrainingSystem, inputs: Any, targets: Any) -> float:
     return float(loss) if loss.numel() == 1 else float(loss.double().mean())
 
 
-def parts(system: TrainingSystem) -> list[nn.Module]:
-    """What of the system are modules: the model, and a loss that is one."""
-    loss = [system.loss_fn] if isinstance(system.loss_fn, nn.Module) else []
-    return [system.model, *loss]
-
-
 def _mode_gap(system: TrainingSystem, watcher: Watcher) -> None:
     kinds = sorted({type(module).__name__ for module in system.model.modules() if mode_matters(module)})
     if not kinds:
@@ -71,7 +65,7 @@ def _mode_gap(system: TrainingSystem, watcher: Watcher) -> None:
     losses = []
     for training in (True, False):
         # Batch statistics move in train mode.
-        with preserved(parts(system)) if training else _in_eval_mode(system.model), torch.no_grad():
+        with preserved(system.modules) if training else _in_eval_mode(system.model), torch.no_grad():
             if training:
                 system.model.train()
             losses.append(_loss_of(system, system.inputs, system.targets))

@@ -6,13 +6,15 @@ is a script like any other, so that rows, experiments and records are those of a
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
+from weaklink.collector.checks import PARTS, shown, unmatched_pattern, wanted_instead
 from weaklink.collector.declared import Declared
 from weaklink.collector.errors import SubjectError
 from weaklink.collector.examination import examine
@@ -30,7 +32,7 @@ def build_system(name: str, folder: Path) -> TrainingSystem:
     Raises:
         SubjectError: There is no such factory, it takes arguments, or it returns something else than a system.
     """
-    factory = load_function(name, folder, name)
+    factory = load_function(name, folder)
     if isinstance(factory, type) and issubclass(factory, nn.Module):
         raise SubjectError(f"{factory.__name__} is a model, not a factory.", about=name, hint=_HINT)
     needed = _needed_arguments(factory)
@@ -50,26 +52,25 @@ def checked(system: Any, name: str) -> TrainingSystem:
         SubjectError: Names the part that is not, and what belongs there.
     """
     if not isinstance(system, TrainingSystem):
-        raise SubjectError(f"The factory returned a {_kind(system)}, not a TrainingSystem.", about=name, hint=_HINT)
-    if not isinstance(system.model, nn.Module):
-        raise SubjectError(
-            f"The system's model is a {_kind(system.model)}.", about=f"{name} model", hint="give it a torch.nn.Module."
-        )
-    wrong = [o for o in system.optimizers if not isinstance(o, Optimizer)]
+        raise SubjectError(f"The factory returned {shown(system)}, not a TrainingSystem.", about=name, hint=_HINT)
+    for part in PARTS:
+        value = getattr(system, part)
+        if (wanted := wanted_instead(part, value)) is not None:
+            raise SubjectError(
+                f"The system's {part} cannot be {shown(value)}.", about=f"{name} {part}", hint=f"give it {wanted}."
+            )
+    wrong = [one for one in system.optimizers if not isinstance(one, Optimizer)]
     if wrong or not system.optimizers:
         raise SubjectError(
-            f"The system's optimizer is a {_kind(wrong[0])}." if wrong else "The system has no optimizer.",
+            f"The system's optimizer cannot be {shown(wrong[0])}." if wrong else "The system has no optimizer.",
             about=f"{name} optimizer",
             hint="give it a torch.optim.Optimizer, or a list of them.",
         )
-    for part in ("loss_fn", "rule"):
-        value = getattr(system, part)
-        if not callable(value) and not (part == "rule" and value is None):
-            raise SubjectError(
-                f"The system's {part} cannot be called.", about=f"{name} {part}", hint="give it a function."
-            )
-    if system.steps < 1:
-        raise SubjectError("The system asks for no step.", about=f"{name} steps", hint="give it at least 1.")
+    if (stray := unmatched_pattern(system)) is not None:
+        pattern, names = stray
+        raise SubjectError(
+            f"No parameter's name matches {pattern!r}.", about=f"{name} expected", hint=f"its parameters: {names}."
+        )
     return system
 
 
@@ -82,6 +83,7 @@ def run_factory(name: str, folder: Path, watcher: Watcher, probe: bool) -> None:
         watcher: Already installed.
         probe: Also take the looks that need forwards and fits of our own, after the last step.
     """
+    sys.argv = [name.rpartition(":")[0]]  # no arguments: a module that parses some finds none
     system = build_system(name, folder)
     declare(system, watcher)
     for _ in range(system.steps):
@@ -96,7 +98,10 @@ def run_factory(name: str, folder: Path, watcher: Watcher, probe: bool) -> None:
 def declare(system: TrainingSystem, watcher: Watcher) -> None:
     """Tell the watcher what the system says about itself; what the command line said stands."""
     said = watcher.declared
-    declared = Declared.of(said.task or system.task, system.expected, system.num_classes)
+    patterns = Declared.of(None, system.expected, None).expected
+    # Beside a loss that holds parameters, the names of both begin with their class.
+    prefixed = [f"{type(module).__name__}.{pattern}" for module in system.modules for pattern in patterns]
+    declared = Declared.of(said.task or system.task, [*patterns, *prefixed], system.num_classes)
     watcher.declared = replace(declared, rule=said.rule)
     watcher.given = True
     if system.rule is not None:
@@ -112,7 +117,3 @@ def _needed_arguments(factory: Any) -> list[str]:
         return []  # of C: it will say itself what it needs
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in variadic]
-
-
-def _kind(value: Any) -> str:
-    return "tensor" if isinstance(value, Tensor) else type(value).__name__

@@ -8,15 +8,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import Optimizer
 
 from weaklink.collector.assembly import read
 from weaklink.collector.chain import LearningChain
+from weaklink.collector.checks import shown, unmatched_pattern, wanted_instead
 from weaklink.collector.errors import LedgerError
 from weaklink.collector.evidence import Outcome, RaisedException, Subject
-from weaklink.collector.examination import examine_preserved, parts
+from weaklink.collector.examination import examine_preserved
 from weaklink.collector.factory import declare
 from weaklink.collector.preserve import Kept, preserved
 from weaklink.collector.rows.gradient import WINDOWS_FOR_ALWAYS
@@ -68,14 +70,20 @@ def learning_ledger(
         model, optimizer, x, y, loss_fn, num_classes, rule, expected, capability_steps=capability_steps
     )
     _check(system)
+    # A training step needs gradients, whatever the block it is asked for in.
+    with torch.inference_mode(False), torch.enable_grad():
+        return _read_chain(system)
+
+
+def _read_chain(system: TrainingSystem) -> LearningChain:
     watcher = Watcher(UserCode(Path.cwd()), WatchSettings(in_process=True, fixed=True))
-    watcher.adopt(model)
+    watcher.adopt(system.model)
     for one in system.optimizers:
         watcher.adopt_optimizer(one)
     declare(system, watcher)
     outcome = Outcome(ended="completed")
     started = time.monotonic()
-    with preserved(parts(system), system.optimizers, (x, y)) as kept:
+    with preserved(system.modules, system.optimizers, (system.inputs, system.targets)) as kept:
         _prepare(system, watcher, kept)
         watcher.install()
         try:
@@ -84,11 +92,11 @@ def learning_ledger(
             watcher.remove()
         watcher.flush_losses()
         outcome.seconds = round(time.monotonic() - started, 3)
-        subject = Subject(kind="process", name=f"learning_ledger({type(model).__name__})")
         net = watcher.movement.net()
         if outcome.raised is None and not watcher.examined.rows_refused and not watcher.examined.out_of_range:
             kept.put_back()
             examine_preserved(system, watcher)
+    subject = Subject(kind="process", name=f"learning_ledger({type(system.model).__name__})")
     return LearningChain(read(watcher, subject, outcome, watcher.declared, net=net))
 
 
@@ -139,24 +147,24 @@ def _check(system: TrainingSystem) -> None:
     Raises:
         LedgerError: See `learning_ledger`.
     """
-    if not isinstance(system.model, nn.Module):
-        raise LedgerError(
-            f"The model is a {type(system.model).__name__}.", about="model", hint="pass a torch.nn.Module."
-        )
-    for one in system.optimizers:
+    for part in ("model", "loss_fn", "num_classes", "rule", "expected", "capability_steps"):
+        value = getattr(system, part)
+        if (wanted := wanted_instead(part, value)) is not None:
+            raise LedgerError(f"{part} cannot be {shown(value)}.", about=part, hint=f"pass {wanted}.")
+    optimizers: list[Any] = list(system.optimizers)
+    for one in optimizers:
         # One that is not torch's shows what it holds; its step cannot be undone, and is not taken.
         if not isinstance(one, Optimizer) and not isinstance(getattr(one, "param_groups", None), list):
             raise LedgerError(
-                f"The optimizer is a {type(one).__name__}.",
+                f"optimizer cannot be {shown(one)}.",
                 about="optimizer",
                 hint="pass a torch.optim.Optimizer (or what has its param_groups), or a list of them.",
             )
-    for name in ("loss_fn", "rule"):
-        value = getattr(system, name)
-        if not callable(value) and not (name == "rule" and value is None):
-            raise LedgerError(f"{name} cannot be called.", about=name, hint="pass a function or a module.")
-    if system.capability_steps < 0:
-        raise LedgerError("A number of steps is not negative.", about="capability_steps", hint="pass 0 or more.")
+    if (stray := unmatched_pattern(system)) is not None:
+        pattern, names = stray
+        raise LedgerError(
+            f"No parameter's name matches {pattern!r}.", about="expected", hint=f"the parameters: {names}."
+        )
     _check_tensors(system)
 
 

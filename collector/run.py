@@ -251,4 +251,10 @@ def _from_the_script_on(trace: TracebackType | None, code: UserCode) -> Tracebac
     start = trace
     while start is not None and code.relative(start.tb_frame.f_code.co_filename) is None:
         start = start.tb_next
-    return start or trace
+    if start is not None:
+        return start
+    # A factory's loop is ours: its frames say nothing, those of torch below them do.
+    own = str(Path(__file__).parent)
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(own):
+        trace = trace.tb_next
+    return trace

@@ -47,6 +47,11 @@ class TrainingSystem:
     validation: tuple[Any, Any] | None = None
 
     @property
+    def modules(self) -> list[nn.Module]:
+        """What of the system are modules: the model, and a loss that is one."""
+        return [self.model, *([self.loss_fn] if isinstance(self.loss_fn, nn.Module) else [])]
+
+    @property
     def optimizers(self) -> list[Optimizer]:
         """The optimizers, one or several, as a list."""
         return list(self.optimizer) if isinstance(self.optimizer, (list, tuple)) else [self.optimizer]  # type: ignore[list-item]

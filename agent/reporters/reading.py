@@ -53,17 +53,24 @@ def effective_divergence(incident: IncidentView) -> Row | None:
     """The first divergence as it stands after the verdict.
 
     A suspected row is settled by its experiment: with the lead mechanism supported it is a controlled fail, with the
-    lead mechanism refuted it is withdrawn. An exact or declared fail needs no experiment and always stands.
+    lead mechanism refuted it is withdrawn. Where the treated rerun still shows the row, the explanation is refuted and
+    the suspicion is not: it stays. An exact or declared fail needs no experiment and always stands.
     """
     row = incident.evidence.first_divergence if incident.evidence else None
     if row is None or row.status != "suspected":
         return row
     settled = _settled_by(incident)
     if settled == "refuted":
-        return None
+        return row if _still_shown(incident, row) else None
     if settled == "supported":
         return row.model_copy(update={"status": "fail", "basis": "controlled"})
     return row
+
+
+def _still_shown(incident: IncidentView, row: Row) -> bool:
+    """Whether the treated rerun diverges at that row as the control does."""
+    judged = incident.verdict.verdict.predictions if incident.verdict is not None else []
+    return any(item.measurement == f"row[{row.id}]" and item.treatment in ("fail", "suspected") for item in judged)
 
 
 def withdrawn_row(incident: IncidentView) -> Row | None:

@@ -109,7 +109,9 @@ def _untouched(consumed: set[int], step: StepSample, between: list[BackwardSampl
     """
     first = between[0].left_over
     same = all(serial in first and first[serial] == step.left.get(serial) for serial in consumed)
-    return same and all(consumed <= set(backward.left_over) for backward in between)
+    # Where backward runs on copies, the original's gradients lie there untouched until new ones are handed over.
+    added = any(b.gradients[s][1] != b.left_over.get(s) for b in between for s in consumed if s in b.gradients)
+    return same and added and all(consumed <= set(backward.left_over) for backward in between)
 
 
 def _nonzero_consumed(window: Window, optimizer: int) -> set[int]:
@@ -159,6 +161,12 @@ def _recovered(run: Observation, index: int) -> bool:
     return any(all(state != "nonfinite" for state, _ in b.gradients.values()) for b in later)
 
 
+def _cleaned(run: Observation) -> bool:
+    """Whether every sampled step took finite gradients: the script replaces what is not before it steps."""
+    taken = [sample.gradient_norm for sample in run.steps]
+    return bool(taken) and all(length is not None and math.isfinite(length) for length in taken)
+
+
 def _consumed(run: Observation) -> bool:
     """Whether the first step took non-finite gradients: a loss scale kept by hand skips such a step, as it should."""
     first = next(run.steps, None)
@@ -187,7 +195,7 @@ def _broken(run: Observation, index: int, loss: float | None, broken: list[Param
         by_design = scaled and (run.tape.steps or run.tape.scaler_skipped <= SKIPS_BY_DESIGN)
         if not by_design and (scaled or (index == 1 and _consumed(run))):
             status, basis = "fail", "exact"
-        elif not scaled and not run.outgrown_steps() and not _recovered(run, index):
+        elif not scaled and not run.outgrown_steps() and not _recovered(run, index) and not _cleaned(run):
             status = "suspected"
     elif ends_nonfinite(run):
         status = "suspected"
@@ -207,13 +215,13 @@ def _broken(run: Observation, index: int, loss: float | None, broken: list[Param
 def _nonzero(run: Observation, learning: list[ParameterEntry]) -> Row:
     zero = [e for e in learning if e.states and all(state == "zero" for state in e.states)]
     windows = sum(bool(window.backwards) for window in run.tape.windows)
-    losses = run.tape.losses.value
+    sampled = [b.loss for b in run.backwards if b.loss is not None]
     dead = _whole_modules(learning, zero)
     text = f"{len(learning) - len(zero)}/{len(learning)} in {windows} sampled steps"
     if zero:
         text += f"; always exactly zero: {names(zero)}"
     # At loss 0 the floor is reached, and a zero gradient is right.
-    suspicious = bool(dead) and windows >= WINDOWS_FOR_ALWAYS and any(loss != 0.0 for loss in losses)
+    suspicious = bool(dead) and windows >= WINDOWS_FOR_ALWAYS and any(loss != 0.0 for loss in sampled)
     return Row(
         id="GRADIENT/nonzero",
         status="suspected" if suspicious else "evidence" if zero else "pass",

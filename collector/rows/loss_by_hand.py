@@ -43,10 +43,13 @@ def shapes(run: Observation) -> Row:
         values["broadcast"] = list(hand.broadcast)
     if crossed is not None:
         text += ": every output is compared with every target"
+    # Where the outputs are not one a row, they may be the quantiles of one example, each meant to meet every sample.
+    accused = crossed is not None and _one_a_row(run, hand)
+    status = "fail" if accused else "suspected" if crossed else "pass" if hand.broadcast is None else "evidence"
     return Row(
         id="OBJECTIVE/shapes",
-        status="fail" if crossed else "pass" if hand.broadcast is None else "evidence",
-        basis="exact" if crossed else None,
+        status=status,  # type: ignore[arg-type]
+        basis="exact" if accused else None,
         text=text,
         values=values,
         where=[crossed.site] if crossed and crossed.site else [],
@@ -64,6 +67,13 @@ def _crossed(hand: ByHand) -> bool:
         return False
     outputs, targets = math.prod(hand.output_shape), math.prod(hand.target_shape)
     return outputs == targets < math.prod(hand.broadcast)
+
+
+def _one_a_row(run: Observation, hand: ByHand) -> bool:
+    """Whether a model was called with as many rows, or rows times steps, as there are outputs; also where none was."""
+    shapes = [summary.shape for w in run.tape.windows for f in w.forwards for summary in f.inputs]
+    outputs = math.prod(hand.output_shape)
+    return not shapes or any(math.prod(shape[:n]) == outputs for shape in shapes for n in range(1, len(shape) + 1))
 
 
 def by_hand(run: Observation, backward: BackwardSample | None) -> Row:
@@ -132,7 +142,9 @@ def floor(run: Observation) -> Row:
     elif (reachable := _reachable(run, hand)) is not None:
         text += f"; with probabilities taken for raw scores it is {reachable:.6f}"
         values["softmax_floor"] = reachable
-    accused = below is not None and not _near_logarithm(run)
+    # Of a likelihood only where no log-density can have been meant.
+    likelihood = hand.kind == "negative log-likelihood"
+    accused = below is not None and not _near_logarithm(run) and (not likelihood or _raw_scores(run))
     return Row(
         id="OBJECTIVE/floor",
         status="fail" if accused else "evidence" if below else "pass",
@@ -180,6 +192,18 @@ def fed(run: Observation) -> Row:
         if found is not None:
             called = found.graph.softmax_site if found.graph is not None else None
             return _wrongly_fed(text, pair, [called, found.site], 1)
+    across = next((backward for backward, graph in walked if graph.softmax_across), None)
+    if across is not None:
+        called = across.graph.softmax_site if across.graph is not None else None
+        return Row(
+            id="OBJECTIVE/fed",
+            # A matching is normalised along both dimensions; classes are not.
+            status="suspected",
+            text="a softmax along another dimension feeds the log-softmax of the loss",
+            values={"softmax_into_log_softmax": False, "softmax_across": True},
+            where=[site for site in (called, across.site) if site],
+            step=1,
+        )
     positive = [loss for loss in losses if loss.hand.positive]
     if positive:
         return _positive(run, positive)
@@ -200,14 +224,17 @@ def _positive(run: Observation, losses: list[Known]) -> Row:
     likelihood = next((loss for loss in losses if loss.hand.kind == "negative log-likelihood"), None)
     shown = likelihood or losses[0]
     text = f"entries above zero are fed to the {shown.hand.kind} as log-probabilities"
-    if likelihood is not None and not _near_logarithm(run):
+    doubtful = likelihood is not None and not _near_logarithm(run)
+    if likelihood is not None and doubtful and _raw_scores(run):
         text += ": raw scores are taken for them"
         return _wrongly_fed(text, "positive_log_probabilities", [likelihood.site], likelihood.step)
     return Row(
         id="OBJECTIVE/fed",
-        status="evidence",
+        status="suspected" if doubtful else "evidence",
         text=text,
         values={"softmax_into_log_softmax": False, "positive_log_probabilities": True},
+        where=[likelihood.site] if likelihood is not None and doubtful and likelihood.site else [],
+        step=likelihood.step if likelihood is not None and doubtful else None,
     )
 
 
@@ -249,6 +276,11 @@ def _near_logarithm(run: Observation) -> bool:
     """Whether log-probabilities may have been made on purpose; also where no graph was seen that could tell."""
     graphs = [graph for _, graph in _graphs(run)]
     return not graphs or any(graph.near_logarithm for graph in graphs)
+
+
+def _raw_scores(run: Observation) -> bool:
+    """Whether nothing but layers stands before a likelihood, so that it takes no logarithms by construction."""
+    return any(graph.raw_scores_into_likelihood for _, graph in _graphs(run))
 
 
 def _why_unknown(run: Observation) -> str:

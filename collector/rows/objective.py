@@ -52,6 +52,14 @@ def _mode(run: Observation) -> Row:
             text="train or eval mode",
             reason="no model was called with gradients enabled before a backward",
         )
+    trained = _being_trained(run, trained)
+    if not trained:
+        return Row(
+            id="OBJECTIVE/mode",
+            status="not_measured",
+            text="train or eval mode",
+            reason="no optimizer holds anything of the models that were called",
+        )
     in_eval = [f for f in trained if not f.training and f.live_modes]
     if len(in_eval) == len(trained):
         kinds = ", ".join(in_eval[0].live_modes)
@@ -65,6 +73,18 @@ def _mode(run: Observation) -> Row:
         )
     text = "train mode" if trained[0].training else "eval mode, no module that depends on it"
     return Row(id="OBJECTIVE/mode", status="pass", text=text, values={"training": trained[0].training})
+
+
+def _being_trained(run: Observation, forwards: list[ForwardSample]) -> list[ForwardSample]:
+    """Without the calls of models that no optimizer holds: an input or a prompt is optimised against such a one.
+
+    A part called by itself goes by its whole model's number: nothing is known of it.
+    """
+    known = {e.root for e in run.parameters}
+    held = {e.root for e in run.parameters if e.owners}
+    if not run.tape.steps:
+        return forwards
+    return [f for f in forwards if f.root not in known or f.root in held]
 
 
 def _outputs(forward: ForwardSample | None) -> Row:
@@ -98,8 +118,9 @@ def _loss(run: Observation, backward: BackwardSample | None) -> Row:
         reason = "backward was never called" if run.tape.backwards == 0 else "backward was called on no scalar"
         return Row(id="OBJECTIVE/loss", status="not_measured", text="value of the loss", reason=reason)
     first, last = losses.value[0], losses.value[-1]
-    # A loss scaled by hand may overflow until its scale fits: what stays non-finite is no such thing.
-    broken = not math.isfinite(first) and not math.isfinite(last)
+    # A loss scaled by hand may overflow until its scale fits, and once more when the scale grows: a finite loss in
+    # between could not be, had an update taken a broken one in.
+    broken = not any(math.isfinite(value) for value in losses.value)
     site = [backward.site] if backward.site else []
     return Row(
         id="OBJECTIVE/loss",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -36,6 +37,7 @@ class Observation:
     # A whole system was handed over (a factory, a ledger): its model is meant to be trained by its optimizer.
     given: bool = False
     rule_declared: bool = False
+    rule_problem: str | None = None
 
     @property
     def backwards(self) -> Iterator[BackwardSample]:
@@ -78,11 +80,12 @@ class Observation:
         """Tensors an optimizer holds that stood where this one stands now: the same path of the same model object.
 
         Where the models were there first, no path of a replaced tensor is known: then any that an optimizer holds, that
-        no model has and no loss reaches, and that is of the same shape and type.
+        no model has and no loss reaches, and that is of the same shape and type, if all of those match the unowned
+        parameters of a model that is trained one for one: another model, not used here, has other shapes.
         """
         by_place, by_shape = self._replaced
         found = {held.serial: held for place in entry.places for held in by_place.get(place, [])}
-        if not found and self.in_process:
+        if not found and self.in_process and entry.root in self.trained_roots:
             found = {held.serial: held for held in by_shape.get((entry.shape, entry.dtype), [])}
         return list(found.values())
 
@@ -98,6 +101,9 @@ class Observation:
                     by_place.setdefault(place, []).append(held)
                 if held.is_parameter and not held.reached and held.order is None:
                     by_shape.setdefault((held.shape, held.dtype), []).append(held)
+        missing = Counter((entry.shape, entry.dtype) for entry in self.unowned())
+        if missing != {kind: len(left) for kind, left in by_shape.items()}:
+            by_shape.clear()
         return by_place, by_shape
 
     def no_step(self) -> str:
@@ -105,9 +111,15 @@ class Observation:
         return self.examined.why_not("UPDATE", "no optimizer step was executed")
 
     def moved(self, entry: ParameterEntry) -> bool | None:
-        """Whether a sampled step moved it, or anything else over the dense window; None where that was not measured."""
+        """Whether a sampled step moved it, or anything else over the dense window or between two samples.
+
+        None where that was not measured. Some optimizers move at every eighth call only: then no sampled step shows
+        it, but the norm before a later one does.
+        """
         seen = [sample.moved[entry.serial] for sample in self.steps if entry.serial in sample.moved]
-        return any(seen) or self.net.get(entry.serial, 0.0) > 0.0 if seen else None
+        before = [sample.before[entry.serial] for sample in self.steps if entry.serial in sample.before]
+        lengths = {None if math.isnan(length) else length for length in before}
+        return any(seen) or len(lengths) > 1 or self.net.get(entry.serial, 0.0) > 0.0 if seen else None
 
     @functools.cached_property
     def _trains_other_leaves(self) -> bool:
@@ -115,7 +127,19 @@ class Observation:
 
     @functools.cached_property
     def _trains_nothing(self) -> bool:
-        return self.tape.steps > 0 and not any(e.owners for e in self.learning()) and not self._trains_other_leaves
+        if not self.tape.steps or any(e.owners for e in self.learning()):
+            return False
+        return not self._trains_other_leaves and not self._trains_by_hand
+
+    @functools.cached_property
+    def _trains_by_hand(self) -> bool:
+        reached = {leaf for b in self.backwards if b.graph for leaf in b.graph.leaves}
+        return any(
+            moved and serial in sample.consumed and serial not in reached
+            for sample in self.steps
+            if sample.gradient_norm
+            for serial, moved in sample.moved.items()
+        )
 
     @functools.cached_property
     def trained_roots(self) -> set[int | None]:
@@ -127,14 +151,26 @@ class Observation:
         """Whether an optimizer moves something that a loss reaches outside the models: an input, a prompt, a style."""
         return self._trains_other_leaves
 
+    def trains_by_hand(self) -> bool:
+        """Whether an optimizer moves, by a gradient, what no sampled loss reaches: the script hands gradients over.
+
+        First-order meta-learning and averaging over replicas do: backward runs on copies, the original is stepped.
+        """
+        return self._trains_by_hand
+
     def trains_nothing(self) -> bool:
         """Whether the optimizers stepped, and hold nothing at all that any loss reaches."""
         return self._trains_nothing
 
+    def stays_nonfinite(self) -> bool:
+        """Whether the last loss is not finite: one overflow that the script stepped over is no divergence."""
+        values = self.tape.losses.value
+        return bool(values) and not math.isfinite(values[-1])
+
     def outgrown_steps(self) -> list[StepSample]:
         """Sampled steps that moved the learning parameters by more than their norm, before a loss turned non-finite."""
         onset = self.tape.first_nonfinite_step
-        if onset is None:
+        if onset is None or not self.stays_nonfinite():
             return []
         learning = [entry.serial for entry in self.learning()]
         before = [sample for sample in self.steps if sample.step < onset]

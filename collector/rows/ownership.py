@@ -54,7 +54,9 @@ def _owned(run: Observation) -> Row:
         text += f"; in none: {names(missing)}"
     # Declared to be trained, and in no optimizer: whatever the reason, that contradicts the declaration.
     declared = bool(missing and run.declared.expected and not proven)
-    status = "pass" if not missing else "fail" if proven or declared else "suspected"
+    # Where the script hands gradients over by itself, what a loss reaches are copies that no optimizer need hold.
+    asked = "evidence" if run.trains_by_hand() else "suspected"
+    status = "pass" if not missing else "fail" if proven or declared else asked
     return Row(
         id="OWNERSHIP/owned",
         status=status,  # type: ignore[arg-type]
@@ -152,6 +154,13 @@ def _twice(run: Observation) -> Row:
     )
 
 
+def _lasts(run: Observation, entry: ParameterEntry) -> bool:
+    """Whether it is one tensor throughout: an initial state or an attack made anew at every step is nothing to train."""
+    reaching = [any(entry.serial in b.graph.leaves for b in w.backwards if b.graph) for w in run.tape.windows]
+    walked = sum(any(b.graph for b in w.backwards) for w in run.tape.windows)
+    return sum(reaching) > 1 or (walked == 1 and entry.ref() is not None)
+
+
 def _unregistered(run: Observation) -> Row:
     reached = {leaf for b in run.backwards if b.graph for leaf in b.graph.leaves}
     if not any(b.graph for b in run.backwards):
@@ -167,7 +176,7 @@ def _unregistered(run: Observation) -> Row:
         e
         for e in run.parameters
         if e.serial in reached and e.is_parameter and not e.ever_in_model and not e.owners and e.requires_grad
-        if not models & {model for _, model in e.places} and e.serial not in run.loose_moved
+        if not models & {model for _, model in e.places} and e.serial not in run.loose_moved and _lasts(run, e)
     ]
     where = [e.created for e in loose[:3] if e.created]
     return Row(

@@ -81,9 +81,10 @@ def _finite(run: Observation, inputs: TensorSummary | None) -> Row:
         return Row(id="TASK/finite", status="pass", text="every sampled input is finite", values={"finite": True})
     window, forward = broken[0]
     step = window.step
-    # A mask of minus infinity, or a gap the model fills itself, is no fault: what comes of it in the loss decides.
+    # A mask of minus infinity, or a gap the model fills itself, is no fault: what comes of it in the loss decides. Nor
+    # is a batch that the loop steps over: what it had spoiled would stay so.
     losses = [backward.loss for backward in window.backwards if backward.loss is not None]
-    spoiled = any(not math.isfinite(loss) for loss in losses)
+    spoiled = any(not math.isfinite(loss) for loss in losses) and run.stays_nonfinite()
     return Row(
         id="TASK/finite",
         status="fail" if spoiled else "evidence",
@@ -149,8 +150,10 @@ def _supervised(run: Observation) -> Row:
         )
     total = sum(_size(loss) for _, loss in samples)
     ignored = sum(loss.ignored for _, loss in samples)
-    # An auxiliary loss may have nothing to supervise in the batches that were sampled: every loss must be empty.
+    # An auxiliary loss may have nothing to supervise in the batches that were sampled: every loss must be empty. One
+    # that cannot be read shows in the gradients: targets that are ignored give none.
     others = any(not loss.indexed for b in run.backwards if b.graph for loss in b.graph.losses)
+    others |= any(state == "nonzero" for b in run.backwards for state, _ in b.gradients.values())
     empty = total > 0 and ignored == total and not others
     return Row(
         id="TASK/supervised",
@@ -184,7 +187,10 @@ def _rule(run: Observation) -> Row:
     text = "the declared rule against the targets"
     if not run.tape.rules:
         reason = "the rule's targets have not the shape of the loss's"
-        reason = reason if run.rule_declared else "no rule was declared (--rule)"
+        if run.rule_problem is not None:
+            reason = f"the declared rule gives no targets: {run.rule_problem}"
+        elif not run.rule_declared:
+            reason = "no rule was declared (--rule)"
         return Row(id="TASK/rule", status="not_measured", text=text, reason=reason)
     sample = run.tape.rules[0]
     share = sample.agreeing / sample.rows
@@ -193,7 +199,8 @@ def _rule(run: Observation) -> Row:
     if sample.agreeing == sample.rows:
         return Row(id="TASK/rule", status="pass", text=text, values=values)
     # A rule that holds for some rows may be approximate; one that holds for no more than permuted targets give is not.
-    broken = sample.agreeing <= sample.by_chance
+    # In a few rows, or with hardly more than one class, a single wrong label would look the same.
+    broken = sample.agreeing <= sample.by_chance < sample.rows - 1
     shown = ", ".join(str(position) for position in sample.mismatched)
     text += f"; the best of 100 permutations has {sample.by_chance}" if broken else ""
     return Row(

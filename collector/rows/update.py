@@ -90,9 +90,10 @@ def _rate(run: Observation) -> Row:
         return Row(id="UPDATE/lr", status="not_measured", text="learning rate", reason="no optimizer step was seen")
     first, last, highest = rates[0][1], rates[-1][1], run.tape.highest_rate
     known = [rate for _, group in rates for rate in group if not math.isnan(rate)]
-    # In a ledger's few steps a schedule has no time to raise the rate.
-    held = run.given and run.in_process and any(o.held_at_zero for o in run.optimizers)
+    held = _held_at_zero(run)
     zero = bool(known) and highest == 0.0 and run.tape.steps >= 2 and run.whole and not held
+    # An optimizer of the script's own may step by another number and leave this one at zero.
+    zero = zero and not any(run.moved(e) for e in run.parameters)
     text = f"{_list(first)} at the first step"
     if len(rates) > 1:
         text += f", {_list(last)} at the last, highest {highest:g}"
@@ -118,6 +119,11 @@ def _rate(run: Observation) -> Row:
     )
 
 
+def _held_at_zero(run: Observation) -> bool:
+    """Whether a schedule holds a system's rate at zero: the loop is ours, and steps no schedule that would raise it."""
+    return run.given and any(o.held_at_zero for o in run.optimizers)
+
+
 def _list(rates: list[float]) -> str:
     shown = [f"{rate:g}" for rate in dict.fromkeys(rates)]
     return "/".join(shown[:4])
@@ -134,7 +140,8 @@ def _moved(run: Observation, samples: list[StepSample]) -> Row:
     text = f"{len(moved)}/{len(learning)} moved in {len(samples)} sampled steps"
     if still:
         text += f"; exactly still: {names(still)}"
-    wrong = _still_without_excuse(run, still, bool(moved) or run.trains_other_leaves())
+    others_move = bool(moved) or run.trains_other_leaves() or run.trains_by_hand()
+    wrong = _still_without_excuse(run, still, others_move)
     return Row(
         id="UPDATE/moved",
         status="fail" if wrong else "evidence" if still else "pass",
@@ -153,8 +160,10 @@ def _still_without_excuse(run: Observation, still: list[ParameterEntry], others_
     a normalisation layer), and one left out of the optimizer may be meant to be: only one that is missing from it by
     accident has no such excuse.
     """
-    # A warmup that starts at a rate of zero may have been cut short.
-    warming_up = run.tape.highest_rate == 0.0 and not run.whole
+    # A warmup that starts at a rate of zero may have been cut short, or have held the sampled steps there.
+    at_zero = all(rate == 0.0 for sample in run.steps for rate in sample.lr)
+    cut_short = not run.whole or _held_at_zero(run)
+    warming_up = (run.tape.highest_rate == 0.0 and cut_short) or (run.tape.highest_rate > 0.0 and at_zero)
     if sum(1 for _ in run.steps) < 2 or warming_up:
         return []
     with_gradient = [e for e in still if e.states and all(state == "nonzero" for state in e.states)]
@@ -320,6 +329,8 @@ def _scale(run: Observation, samples: list[StepSample]) -> Row:
         )
     outgrown = run.outgrown_steps()
     text = f"the loss is non-finite from step {onset} on"
+    if not run.stays_nonfinite():
+        text = f"the loss was non-finite at step {onset}, and is finite at the end"
     if outgrown:
         first = outgrown[0]
         text += (

@@ -17,7 +17,7 @@ from torch import Tensor
 from weaklink.collector.losses.by_hand import ByHand, reduce, wide
 from weaklink.collector.losses.classes import ClassOptions, index_loss, probability_loss
 from weaklink.collector.losses.elementwise import divergence
-from weaklink.collector.watching.nodes import before, feeding, name_of
+from weaklink.collector.watching.nodes import axis_of, before, feeding, name_of
 
 _NLL = ("NllLossBackward0", "NllLoss2DBackward0")
 REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
@@ -42,7 +42,10 @@ class Composite:
         if self.kind != "cross entropy":
             return reduce(divergence(logs, self.targets, False), self.reduction, logs, self.targets)
         if self.indexed is None:
-            unreduced = probability_loss(logs, self.targets, ClassOptions(self.weight))
+            # The formula has the classes where torch's own losses have them: second, or first of one dimension.
+            axis, second = axis_of(self.log_softmax, logs.dim()), min(1, logs.dim() - 1)
+            arranged = logs.movedim(axis, second), self.targets.movedim(axis, second)
+            unreduced = probability_loss(*arranged, ClassOptions(self.weight))
         else:
             options = ClassOptions(self.weight, ignored_index(self.indexed), self.smoothing)
             unreduced = index_loss(self.indexed._saved_self, self.targets, options, self.kind)
@@ -99,7 +102,7 @@ def _smoothed(node: Any) -> Composite | None:
     share, rest, source = _factor(spread), _factor(hard), feeding(inner)
     if share is None or rest is None or name_of(source) != "LogSoftmaxBackward0" or not _leads_to(spread, source):
         return None
-    classes = source._saved_result.shape[source._saved_dim]
+    classes = source._saved_result.shape[axis_of(source, source._saved_result.dim())]
     if not math.isclose(rest + share * classes, 1.0, rel_tol=1e-6):
         return None
     reduction = REDUCTIONS.get(int(inner._saved_reduction), "none")
@@ -123,7 +126,8 @@ def _soft(node: Any) -> Composite | None:
     # Where the second factor learns as well it is no target: an entropy, for one, is p * log p.
     if name_of(source) != "LogSoftmaxBackward0" or targets is None or before(product, 1) is not None:
         return None
-    logs, dimension = source._saved_result, source._saved_dim
+    logs = source._saved_result
+    dimension = axis_of(source, logs.dim())
     if targets.shape != logs.shape or not _is_distribution(targets, dimension):
         return None
     if weight is not None and (weight.numel() != logs.shape[dimension] or weight.shape[dimension] != weight.numel()):
@@ -151,7 +155,7 @@ def _divergence(node: Any) -> Composite | None:
     if name_of(source) != "LogSoftmaxBackward0" or targets is None:
         return None
     logs = source._saved_result
-    if targets.shape != logs.shape or not _is_distribution(targets, source._saved_dim):
+    if targets.shape != logs.shape or not _is_distribution(targets, axis_of(source, logs.dim())):
         return None
     if reduction == "batchmean" and _divided_by(node) != logs.shape[0]:
         return None

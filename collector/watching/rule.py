@@ -30,13 +30,15 @@ class RuleReader:
     def __init__(self) -> None:
         self.rule: Rule | None = None
         self.refused: WeaklinkError | None = None
+        # Why the declared rule gives no targets.
+        self.problem: str | None = None
         self._load: Callable[[], Rule] | None = None
         self._expected: Tensor | None = None
 
     @property
     def is_declared(self) -> bool:
         """Whether the user named a rule, loaded or not."""
-        return self.rule is not None or self._load is not None
+        return self.rule is not None or self._load is not None or self.problem is not None
 
     def declare(self, rule: Rule) -> None:
         """Take the rule of a system, unless one was named on the command line."""
@@ -50,22 +52,35 @@ class RuleReader:
     def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """The model was called with these inputs."""
         if self._load is not None:
-            load, self._load = self._load, None
-            try:
-                self.rule = load()
-            except WeaklinkError as error:
-                self.refused = error
-        if self.rule is not None:
+            self._load_now()
+        if self.rule is not None and self.problem is None:
             by_keyword = dict(kwargs) if kwargs and not args else None
             self._expected = self.targets_of(by_keyword or (args[0] if len(args) == 1 else args))
 
+    def _load_now(self) -> None:
+        assert self._load is not None
+        load, self._load = self._load, None
+        try:
+            self.rule = load()
+        except WeaklinkError as error:
+            self.refused = error
+        except Exception as error:  # the user's module, as it is imported
+            self.problem = f"importing it raised {type(error).__name__}: {str(error)[:200]}"
+
     def targets_of(self, inputs: Any) -> Tensor | None:
-        """The targets that belong to these inputs; None where the rule gives no tensor."""
+        """The targets that belong to these inputs; None where the rule gives no tensor, and `problem` says why."""
         if self.rule is None:
             return None
-        with preserved(()), torch.no_grad():
-            found = self.rule(inputs)
-        return found.detach() if isinstance(found, Tensor) else None
+        try:
+            with preserved(()), torch.no_grad():
+                found = self.rule(inputs)
+        except Exception as error:  # the user's function
+            self.problem = f"it raised {type(error).__name__}: {str(error)[:200]}"
+            return None
+        if not isinstance(found, Tensor):
+            self.problem = f"it returned a {type(found).__name__}, not a tensor of targets"
+            return None
+        return found.detach()
 
     def compare(self, targets: Tensor) -> RuleSample | None:
         """The sample for these targets; None where no rule is declared or the shapes cannot be compared."""

@@ -37,7 +37,7 @@ def _cell(filename: str) -> str | None:
         return None
     try:
         found = interactive.get_ipython().compile.format_code_name(filename)
-        return str(found[1]) if found is not None and found[0] == "Cell" else None
+        return str(found[1]) if found is not None else None
     except Exception:  # imported but not running, or of another version: then the file's own name stands
         return None
 

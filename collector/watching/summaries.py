@@ -145,15 +145,22 @@ def _own_shape(node: Any, position: int, joint: Tensor, reduction: str) -> tuple
     """Shape of an argument before torch broadcast it: a view whose stride is zero where it repeats.
 
     An `expand` that is in the graph kept it. Otherwise a repeated leading dimension may have been one entry long or
-    not there at all; what is reduced to one number is taken to have had none, as `(B, 1)` against `(B,)` has.
+    not there at all; what is reduced to one number is taken to have had none, as `(B, 1)` against `(B,)` has. Not so
+    beside outputs to which the script added a dimension: `(N, 1)` against `(1, N)` is how all pairs are asked for.
     """
     expanded = before(node, position)
     if name_of(expanded) == "ExpandBackward0":
         return tuple(int(length) for length in expanded._saved_self_sym_sizes)
     shape = list(_narrow(joint).shape)
-    while reduction != "none" and shape and shape[0] != joint.shape[joint.dim() - len(shape)]:
+    paired = any(name_of(_unexpanded(node, side)) == "UnsqueezeBackward0" for side in (0, 1))
+    while reduction != "none" and not paired and shape and shape[0] != joint.shape[joint.dim() - len(shape)]:
         shape.pop(0)
     return tuple(shape)
+
+
+def _unexpanded(node: Any, position: int) -> Any:
+    inner = before(node, position)
+    return before(inner) if name_of(inner) == "ExpandBackward0" else inner
 
 
 def _narrow(tensor: Tensor) -> Tensor:

@@ -99,6 +99,10 @@ class GraphSample:
     sigmoid_into_logits: bool = False
     # Whether a logarithm stands close to the loss: without one, nothing there is a log-probability by construction.
     near_logarithm: bool = False
+    # A softmax along another dimension feeds a log-softmax: a matching normalised both ways, or a dimension mistaken.
+    softmax_across: bool = False
+    # Nothing but layers stands before a negative log-likelihood: it takes no logarithms.
+    raw_scores_into_likelihood: bool = False
     # Where the user's code called the softmax that feeds the loss.
     softmax_site: Site | None = None
 

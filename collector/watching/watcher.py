@@ -105,7 +105,7 @@ class Watcher:
         self._losses = LossReader(self.tape)
         self._first_gradients_read = False
         self._window: Window | None = None
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[Callable[[], object]] = []
         self._targets: Tensor | None = None
         self._away = 0
         self._open_window()
@@ -133,6 +133,9 @@ class Watcher:
             module_hooks.register_module_module_registration_hook(self._guarded(self._module_registered)),
         ):
             self._undo.append(handle.remove)
+            # That a hook takes keywords is noted in a table of its own, which torch's handle leaves as it is.
+            keywords: dict[int, bool] = getattr(module_hooks, "_global_forward_hooks_with_kwargs", {})
+            self._undo.append(functools.partial(keywords.pop, handle.id, None))
         self._wrap(torch.autograd, "backward", self._watched_backward)
         self._wrap(torch.autograd, "grad", self._watched_grad)
         self._wrap(Tensor, "detach", self._watched_detach)

@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, STALE_HEAD, Weaklink, environment
+from conftest import ROOT, Weaklink, environment
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+BLOCKS = [text for language, text in FENCED if not language]
 # What differs from run to run or from machine to machine.
 VARIES = (
     (r"in \d+(\.\d+)? s\)", "in N s)"),
@@ -25,9 +26,7 @@ VARIES = (
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """A folder in which the README's relative paths hold."""
-    target = tmp_path / "replays" / "stale_head"
-    target.mkdir(parents=True)
-    shutil.copy(STALE_HEAD, target / "train.py")
+    shutil.copytree(ROOT / "replays", tmp_path / "replays", ignore=shutil.ignore_patterns("incidents", "__pycache__"))
     return tmp_path
 
 
@@ -64,12 +63,22 @@ def test_every_command_of_the_readme_runs_word_for_word(clone: Path) -> None:
     assert list(clone.glob("incidents/*/incident.html"))
 
 
+def test_the_python_of_the_readme_prints_what_stands_beside_it(tmp_path: Path) -> None:
+    (code,) = [text for language, text in FENCED if language == "python"]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    beside = [line.partition("  # ")[2] for line in code.splitlines() if line.startswith("print(")]
+    assert done.stdout.splitlines() == [text.strip() for text in beside]
+
+
 @pytest.mark.parametrize("path", sorted(re.findall(r"\]\(([^)#]+)\)", README)))
 def test_every_link_leads_somewhere(path: str) -> None:
     assert path.startswith("https://") or (ROOT / path).exists()
 
 
 def test_options_named_in_the_readme_exist(weaklink: Weaklink) -> None:
-    help_text = weaklink("diagnose", "--help").out + weaklink("export", "--help").out
+    help_text = "".join(weaklink(command, "--help").out for command in ("diagnose", "export", "ledger", "replay"))
     for option in set(re.findall(r"(?<![\w-])--[a-z-]+", README)):
         assert option in help_text, option

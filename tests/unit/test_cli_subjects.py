@@ -24,6 +24,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "src").mkdir()
     for name in ("train.py", "src/train.py", "rules.py", "odd.py:name"):
         (tmp_path / name).write_text("")
+    (tmp_path / "rules.py").write_text("try:\n    from os import path as targets\nexcept ImportError:\n    pass\n")
     return tmp_path
 
 
@@ -80,7 +81,7 @@ def test_a_rule_is_named_as_seen_from_the_folder(folder: Path) -> None:
     assert read_rule("../rules.py:targets", folder / "src") == "../rules.py:targets"
 
 
-@pytest.mark.parametrize("word", ["targets", "rules.py", "rules.py:", "gone.py:targets", "rules.py:a.b"])
+@pytest.mark.parametrize("word", ["targets", "rules.py", "rules.py:", "gone.py:targets", "rules.py:a.b", "rules.py:target"])
 def test_what_names_no_function_is_no_rule(folder: Path, word: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_rule(word, folder)

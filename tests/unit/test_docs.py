@@ -62,10 +62,10 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def run_python(code: str, line: int, namespace: dict[str, Any]) -> str:
+def run_python(code: str, folder: Path, namespace: dict[str, Any]) -> str:
     printed = io.StringIO()
-    # Padded, so that a traceback names the line of the page.
-    compiled = compile("\n" * line + code, str(LEDGER), "exec")
+    # Each block is a file of its own there: the lines that rows name are those of the block.
+    compiled = compile(code, str(folder / "example.py"), "exec")
     with contextlib.redirect_stdout(printed):
         exec(compiled, namespace)
     return printed.getvalue()
@@ -87,10 +87,10 @@ def run_console(code: str, folder: Path) -> str:
     return done.stdout
 
 
-def printed_by(example: re.Match[str], line: int, namespace: dict[str, Any], folder: Path) -> str:
+def printed_by(example: re.Match[str], namespace: dict[str, Any], folder: Path) -> str:
     if example["language"] == "console":
         return run_console(example["code"], folder)
-    return run_python(example["code"], line, namespace)
+    return run_python(example["code"], folder, namespace)
 
 
 def differences(shown: str, printed: str) -> list[str]:
@@ -115,7 +115,7 @@ def test_the_examples_of_the_ledger_page_print_what_stands_below_them(clone: Pat
     wrong, written, end = [], [], 0
     for example in EXAMPLE.finditer(page):
         line = page.count("\n", 0, example.start("code"))
-        printed = printed_by(example, line, namespace, clone)
+        printed = printed_by(example, namespace, clone)
         found = differences(example["printed"] or "", printed)
         wrong += [f"ledger.md:{line + 1}: {difference}" for difference in found[:5]]
         block = f"```{example['language']}\n{example['code']}```\n"
@@ -165,8 +165,8 @@ def test_a_section_names_boundary_parameters_and_defaults(name: str) -> None:
     for parameter, field in entry.parameters.model_fields.items():
         default = "" if field.is_required() else f"={field.default!r}"
         assert f"`{parameter}{default}`" in text
-    named = re.findall(r"`(\w+)(?:=[^`]*)?`", text.partition("Parameters:")[2].partition("\n")[0])
-    assert {word for word in named if word in entry.parameters.model_fields} == set(entry.parameters.model_fields)
+    bullet = text.partition("- Parameters:")[2].partition("\n- ")[0]
+    assert set(re.findall(r"`(\w+)(?:=[^`]*)?`", bullet)) == set(entry.parameters.model_fields)
 
 
 @pytest.mark.parametrize("name", sorted(CATALOGUE))

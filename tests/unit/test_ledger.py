@@ -209,7 +209,7 @@ def test_modes_are_compared_where_they_matter() -> None:
 def test_the_chain_is_a_table_a_page_and_a_file() -> None:
     chain = ledger(*systems.stale_head())
     assert "owned         FAIL  0/2 expected parameters" in str(chain)
-    assert str(chain).splitlines()[-1].startswith("First divergence: OWNERSHIP/owned fails (exact)")
+    assert "\n\nFirst divergence: OWNERSHIP/owned fails (exact)" in str(chain)
     assert "<table>" in chain._repr_html_()
     evidence = Evidence.model_validate_json(chain.to_json())
     assert evidence.first_divergence == chain.row("OWNERSHIP/owned")
@@ -367,6 +367,16 @@ def test_a_ledger_inside_a_watched_loop_is_no_part_of_it() -> None:
             optimizer.step()
     assert watched.chain.row("UPDATE/steps").values == {"backwards": 3, "asked": 3, "executed": 3}
     assert watched.chain.first_divergence is None
+
+
+@pytest.mark.parametrize("block", [torch.no_grad, torch.inference_mode])
+def test_a_ledger_needs_no_gradients_enabled_around_it(block: Callable[[], Any]) -> None:
+    model, (x, y) = systems.healthy(), systems.batch()
+    optimizer = systems.adamw(model)
+    with block():
+        chain = learning_ledger(model, optimizer, x, y)
+        assert not torch.is_grad_enabled()
+    assert (chain.first_divergence, chain.row("GRADIENT/present").values["present"]) == (None, 6)
 
 
 # -- inputs of every kind ----------------------------------------------------------------------------------------------
@@ -530,6 +540,9 @@ def test_an_optimizer_over_nothing_is_a_row() -> None:
         ({"loss_fn": "cross entropy"}, "loss_fn"),
         ({"rule": 3}, "rule"),
         ({"capability_steps": -1}, "capability_steps"),
+        ({"num_classes": 0}, "num_classes"),
+        ({"expected": [1]}, "expected"),
+        ({"expected": "haed.*"}, "expected"),
     ],
 )
 def test_what_no_ledger_can_be_read_from_names_the_argument(change: dict[str, Any], about: str) -> None:

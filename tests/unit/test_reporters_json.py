@@ -21,7 +21,7 @@ from test_reporters_samples import (
 from weaklink.agent.record.bodies import Closed, VerdictReached
 from weaklink.agent.reporters.json_report import diagnosis_json, error_json, receipt_json
 from weaklink.agent.reporters.reading import effective_divergence, lead_mechanism, status_of
-from weaklink.agent.verdict import IncidentStatus, MechanismOutcome
+from weaklink.agent.verdict import IncidentStatus, MechanismOutcome, PredictionOutcome
 from weaklink.collector.errors import SubjectError, WeaklinkError
 
 KEYS = [
@@ -131,6 +131,25 @@ def test_a_suspicion_the_rerun_confirmed_is_a_controlled_fail() -> None:
         "status": "fail",
         "basis": "controlled",
     }
+
+
+def test_a_row_that_the_treated_rerun_still_shows_is_not_withdrawn_with_its_explanation() -> None:
+    sample = withdrawn()
+    assert sample.verdict is not None
+    there = PredictionOutcome(
+        mechanism="rate_wrong",
+        measurement="row[UPDATE/rate]",
+        expect="different",
+        control="suspected",
+        treatment="suspected",
+        status="failed",
+    )
+    sample.verdict.verdict.predictions.append(there)
+    row = effective_divergence(sample)
+    assert row is not None
+    assert row.status == "suspected"
+    there.treatment = "pass"
+    assert effective_divergence(sample) is None
 
 
 def test_a_dissent_settles_no_suspected_row() -> None:

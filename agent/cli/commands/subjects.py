@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from weaklink.agent.subject_files import is_file_name, split_function
+from weaklink.agent.subject_files import bound_names, is_file_name, split_function
 from weaklink.collector.errors import SubjectError, UsageError
 from weaklink.collector.evidence import EVIDENCE_SCHEMA, Subject
 
@@ -55,6 +55,10 @@ def read_rule(word: str | None, folder: Path | None = None) -> str | None:
     folder = Path.cwd() if folder is None else folder
     if not (folder / place).is_file():
         raise UsageError("There is no such file.", about=f"--rule {word}", hint=_nearby(folder / place))
+    names = bound_names(folder / place)
+    if names is not None and function not in names:
+        shown = ", ".join(sorted(name for name in names if not name.startswith("_"))[:8])
+        raise UsageError(f"{place} has no {function!r}.", about=f"--rule {word}", hint=f"it has: {shown or 'nothing'}.")
     # As seen from the folder, so that a claim that holds it is the same on every machine.
     return f"{Path(os.path.relpath(folder / place, folder)).as_posix()}:{function}"
 
