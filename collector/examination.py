@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from weaklink.collector.declared import Fit, Independence, ModeGap
+from weaklink.collector.declared import Independence, ModeGap
 from weaklink.collector.preserve import preserved
 from weaklink.collector.random_state import keep_global_streams
 from weaklink.collector.step import rows_of
-from weaklink.collector.system import TrainingSystem, call_model
-from weaklink.collector.tensors import tensors_in
+from weaklink.collector.system import TrainingSystem, call_model, held_by
+from weaklink.collector.tensors import mapped, tensors_in
 from weaklink.collector.watching.context import mode_matters
 from weaklink.collector.watching.rule import PERMUTATIONS
 from weaklink.collector.watching.watcher import Watcher
@@ -27,7 +27,8 @@ NEIGHBOUR_ROWS = 2048
 
 def examine(system: TrainingSystem, watcher: Watcher) -> None:
     """Take every look the system allows, and leave it as it was. A look that raises says so in its row."""
-    with preserved(system.modules, system.optimizers, (system.inputs, system.targets, system.validation)):
+    batches = (system.inputs, system.targets, system.validation)
+    with preserved(system.modules, system.optimizers, (*batches, *held_by(system.loss_fn))):
         examine_preserved(system, watcher)
 
 
@@ -54,7 +55,7 @@ def examine_preserved(system: TrainingSystem, watcher: Watcher) -> None:
 
 def _loss_of(system: TrainingSystem, inputs: Any, targets: Any) -> float:
     loss = system.loss_fn(call_model(system.model, inputs), targets)
-    return float(loss) if loss.numel() == 1 else float(loss.double().mean())
+    return float(loss.mean())  # the mean of one that does not reduce itself
 
 
 def _mode_gap(system: TrainingSystem, watcher: Watcher) -> None:
@@ -93,7 +94,8 @@ def _independence(system: TrainingSystem, watcher: Watcher) -> None:
     if other is None:
         watcher.examined.refuse("OBJECTIVE/independence", "all rows of the inputs are equal")
         return
-    plain, changed = _evaluated(system, system.inputs), _evaluated(system, _with_row(system.inputs, rows, other))
+    plain = _evaluated(system, system.inputs)
+    changed = _evaluated(system, mapped(system.inputs, lambda tensor: _with_row(tensor, rows, other)))
     if plain is None or changed is None or len(plain) != rows or plain.shape != changed.shape:
         watcher.examined.refuse("OBJECTIVE/independence", "the outputs have no row for each row of the inputs")
         return
@@ -106,18 +108,12 @@ def _independence(system: TrainingSystem, watcher: Watcher) -> None:
     watcher.examined.independence = Independence(rows, 0, moved)
 
 
-def _with_row(inputs: Any, rows: int, other: int) -> Any:
-    if isinstance(inputs, Tensor):
-        if not inputs.dim() or len(inputs) != rows:
-            return inputs
-        changed = inputs.detach().clone()
-        changed[0] = changed[other]
-        return changed
-    if isinstance(inputs, dict):
-        return {key: _with_row(value, rows, other) for key, value in inputs.items()}
-    if isinstance(inputs, (tuple, list)):
-        return tuple(_with_row(value, rows, other) for value in inputs)
-    return inputs
+def _with_row(tensor: Tensor, rows: int, other: int) -> Tensor:
+    if not tensor.dim() or len(tensor) != rows:
+        return tensor
+    changed = tensor.detach().clone()
+    changed[0] = changed[other]
+    return changed
 
 
 def _evaluated(system: TrainingSystem, inputs: Any) -> Tensor | None:
@@ -165,7 +161,9 @@ def _pairing(system: TrainingSystem, watcher: Watcher) -> None:
     distances.fill_diagonal_(float("inf"))
     nearest = distances.argmin(dim=1)
     generator = torch.Generator().manual_seed(0)
-    orders = [torch.randperm(len(targets), generator=generator).to(targets.device) for _ in range(PERMUTATIONS)]
+    # The device is said: a default one, set by the user, would not fit the generator.
+    drawn = [torch.randperm(len(targets), generator=generator, device="cpu") for _ in range(PERMUTATIONS)]
+    orders = torch.stack(drawn).to(targets.device)
     counts = [(targets[nearest] == targets).sum()]
     counts += [(targets[order][nearest] == targets[order]).sum() for order in orders]
     agreeing, *by_chance = torch.stack(counts).tolist()
@@ -199,4 +197,4 @@ def _capability(system: TrainingSystem, watcher: Watcher) -> None:
     if found.real is None:
         watcher.examined.refuse("CAPABILITY", f"the real optimizer was not run: {found.refused}")
         return
-    watcher.examined.capability = [Fit(fit.name, fit.first, fit.last, fit.accuracy) for fit in found]
+    watcher.examined.capability = list(found)

@@ -23,7 +23,7 @@ from weaklink.collector.factory import declare
 from weaklink.collector.preserve import Kept, preserved
 from weaklink.collector.rows.gradient import WINDOWS_FOR_ALWAYS
 from weaklink.collector.step import StepRefused, clear_gradients, rows_of, train_step
-from weaklink.collector.system import TrainingSystem
+from weaklink.collector.system import TrainingSystem, held_by, without_history
 from weaklink.collector.tensors import tensors_in
 from weaklink.collector.watching.sites import UserCode
 from weaklink.collector.watching.tape import Tape
@@ -51,7 +51,8 @@ def learning_ledger(
     Args:
         model: The network, on any device, in the mode it is trained in.
         optimizer: The optimizer that trains it, or several.
-        x: One batch of inputs: a tensor, a tuple (positional) or a dictionary (by keyword).
+        x: One batch of inputs: a tensor, a tuple (positional) or a dictionary (by keyword). What it was computed from
+            is no part of the system.
         y: Its targets, as `loss_fn` takes them.
         loss_fn: `loss_fn(model(x), y)` gives the scalar that is minimised.
         num_classes: How many classes the targets may have; by default what the outputs have room for.
@@ -67,7 +68,15 @@ def learning_ledger(
             argument. A model or loss that raises is no error: it is a row.
     """
     system = TrainingSystem(
-        model, optimizer, x, y, loss_fn, num_classes, rule, expected, capability_steps=capability_steps
+        model,
+        optimizer,
+        without_history(x),
+        without_history(y),
+        loss_fn,
+        num_classes,
+        rule,
+        expected,
+        capability_steps=capability_steps,
     )
     _check(system)
     # A training step needs gradients, whatever the block it is asked for in.
@@ -83,7 +92,8 @@ def _read_chain(system: TrainingSystem) -> LearningChain:
     declare(system, watcher)
     outcome = Outcome(ended="completed")
     started = time.monotonic()
-    with preserved(system.modules, system.optimizers, (system.inputs, system.targets)) as kept:
+    used = (system.inputs, system.targets, *held_by(system.loss_fn))
+    with preserved(system.modules, system.optimizers, used) as kept:
         _prepare(system, watcher, kept)
         watcher.install()
         try:

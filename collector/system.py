@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import Optimizer
+
+from weaklink.collector.tensors import mapped
 
 
 @dataclass
@@ -64,3 +68,33 @@ def call_model(model: nn.Module, inputs: Any) -> Any:
     if isinstance(inputs, (tuple, list)):
         return model(*inputs)
     return model(inputs)
+
+
+def without_history(batch: Any) -> Any:
+    """The batch, each tensor that was computed from something else as a leaf of its own.
+
+    A backward of ours would otherwise run on into the user's graph: free it, and leave gradients beyond the model.
+    """
+    return mapped(batch, lambda t: t if t.is_leaf else t.detach().requires_grad_(t.requires_grad))
+
+
+def held_by(function: Any) -> list[Any]:
+    """What calling a function may change: itself where it is a module, what it is bound to, and modules that it uses.
+
+    Of a plain function those modules count that it closes over or names: `lambda outputs, y: criterion(outputs, y)`.
+    """
+    if isinstance(function, functools.partial):
+        return [*held_by(function.func), *function.args, *function.keywords.values()]
+    if isinstance(function, MethodType):
+        return [function.__self__, *held_by(function.__func__)]
+    if not isinstance(function, FunctionType):
+        return [function]
+    named = [function.__globals__.get(name) for name in function.__code__.co_names]
+    return [used for used in [*named, *map(_content, function.__closure__ or ())] if isinstance(used, nn.Module)]
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not bound yet
+        return None

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import UserDict, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,8 @@ PART_BYTES = 256 * 1024 * 1024
 # Tensors up to this many entries are laid end to end and measured together: the calls would cost more than the numbers.
 SMALL_ENTRIES = 4096
 _FLAT = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+# Where torch sums by segments in float64. Apple's device has none; of the others nothing is known.
+_SEGMENTED = frozenset({"cpu", "cuda"})
 
 
 def dense(tensor: Tensor) -> Tensor:
@@ -64,8 +66,7 @@ def _by_kind(tensors: Sequence[Tensor]) -> tuple[dict[Kind, list[int]], list[int
     small: dict[Kind, list[int]] = {}
     rest: list[int] = []
     for (layout, device, dtype), positions in kinds.items():
-        # float64 does not exist on Apple's device.
-        if layout is not torch.strided or dtype not in _FLAT or device.type == "mps":
+        if layout is not torch.strided or dtype not in _FLAT or device.type not in _SEGMENTED:
             rest += positions
             continue
         fitting = [position for position in positions if tensors[position].numel() <= SMALL_ENTRIES]
@@ -79,7 +80,7 @@ def _by_kind(tensors: Sequence[Tensor]) -> tuple[dict[Kind, list[int]], list[int
 def _cannot_underflow(tensor: Tensor) -> bool:
     """Whether its norm is zero only where every entry is: measured in float64, from a type of smaller range."""
     flat = tensor.layout is torch.strided and tensor.dtype in _FLAT and tensor.numel() <= SMALL_ENTRIES
-    return flat and tensor.dtype != torch.float64 and not tensor.is_mps
+    return flat and tensor.dtype != torch.float64 and tensor.device.type in _SEGMENTED
 
 
 def _put(found: list[float], positions: list[int], lengths: list[float]) -> None:
@@ -229,9 +230,21 @@ def tensors_in(value: Any, depth: int = 4) -> Iterator[Tensor]:
     elif depth and isinstance(value, (tuple, list)):
         for item in value:
             yield from tensors_in(item, depth - 1)
-    elif depth and isinstance(value, dict):
+    elif depth and isinstance(value, (dict, UserDict)):  # tokenizers answer with the latter
         for item in value.values():
             yield from tensors_in(item, depth - 1)
     elif depth and hasattr(type(value), "__dataclass_fields__"):
         for name in value.__dataclass_fields__:
             yield from tensors_in(getattr(value, name, None), depth - 1)
+
+
+def mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """The same nest of mappings, tuples and lists, with `function` of each tensor; anything else as it is."""
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, Mapping):
+        return {key: mapped(item, function) for key, item in value.items()}
+    if isinstance(value, tuple):
+        parts = [mapped(item, function) for item in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return [mapped(item, function) for item in value] if isinstance(value, list) else value

@@ -25,5 +25,7 @@ class PermuteTargets(OtherTargets):
         key = len(targets), targets.device
         if key not in self._permutations:
             generator = torch.Generator().manual_seed(int(str(self.parameters["seed"])))
-            self._permutations[key] = torch.randperm(len(targets), generator=generator).to(targets.device)
+            # The device is said: a default one, set by the script, would not fit the generator.
+            order = torch.randperm(len(targets), generator=generator, device="cpu")
+            self._permutations[key] = order.to(targets.device)
         return targets[self._permutations[key]]

@@ -34,13 +34,11 @@ class RealignTargets(OtherTargets):
         if self._watcher.rule is None:
             self.report.detail = "no rule was declared"
             return None
-        if self._inputs is None:
+        inputs = self._inputs
+        if inputs is None:
             return None
-        try:
-            expected = self._watcher.rules.targets_of(self._inputs)
-        except Exception as error:  # the user's code, outside the user's own loop
-            self._watcher.problem("rule", error)
-            return None
+        expected = self._watcher.rules.targets_of(inputs)
+        self._inputs = inputs  # a rule may have called a model of its own
         # As they are compared for the row: (rows, 1) and (rows,) speak of the same targets.
         if expected is None or expected.numel() != targets.numel():
             return None

@@ -16,6 +16,7 @@
 through, after everything was put back.
 """
 
+from weaklink.collector.declared import Fit
 from weaklink.collector.probes.accumulating import Accumulation, accumulation
 from weaklink.collector.probes.activations import Activation, Activations, activation_statistics
 from weaklink.collector.probes.equation import SgdEquation, sgd_equation
@@ -24,7 +25,7 @@ from weaklink.collector.probes.rates import LearningRates, RateTrial, learning_r
 from weaklink.collector.probes.ratios import UpdateRatio, UpdateRatios, update_ratios
 from weaklink.collector.probes.regularizers import Capability, Removal, capability
 from weaklink.collector.probes.scale import ScaleStep, UpdateScale, update_scale
-from weaklink.collector.probes.tiny import Fit, TinyBatch, tiny_batch
+from weaklink.collector.probes.tiny import TinyBatch, tiny_batch
 
 __all__ = [
     "Accumulation",

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from weaklink.collector.errors import ProbeError
 from weaklink.collector.preserve import Kept, hidden_state, preserved
 from weaklink.collector.step import needs_closure
-from weaklink.collector.system import call_model
+from weaklink.collector.system import call_model, held_by, without_history
 
 LossFn = Callable[[Any, Any], Tensor]
 
@@ -82,16 +82,15 @@ class Loop:
 
 def forward(model: nn.Module, inputs: Any, targets: Any, loss_fn: LossFn) -> tuple[Any, Tensor]:
     """The outputs and the loss, with their graph."""
-    outputs = call_model(model, inputs)
-    return outputs, loss_fn(outputs, targets)
+    outputs = call_model(model, without_history(inputs))
+    return outputs, loss_fn(outputs, without_history(targets))
 
 
 def keeping(
     model: nn.Module, loss_fn: LossFn | None, inputs: Any, targets: Any = None, optimizers: Sequence[Any] = ()
 ) -> AbstractContextManager[Kept]:
     """`preserved` around all parts of a system."""
-    loss = [loss_fn] if isinstance(loss_fn, nn.Module) else []
-    return preserved([model, *loss], optimizers, [inputs, targets])
+    return preserved([model], optimizers, [inputs, targets, *held_by(loss_fn)])
 
 
 def trainable(model: nn.Module, loss_fn: LossFn) -> dict[str, nn.Parameter]:

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from weaklink.collector.probes.calls import listen
 from weaklink.collector.probes.layout import table
-from weaklink.collector.probes.loop import LossFn, keeping, to_host
-from weaklink.collector.system import call_model
+from weaklink.collector.probes.loop import LossFn, forward, keeping, to_host
 from weaklink.collector.tensors import dense, nonfinite, tensors_in
 from weaklink.collector.watching.sites import UserCode
 
@@ -93,7 +92,7 @@ def first_nonfinite(model: nn.Module, inputs: Any, targets: Any, loss_fn: LossFn
         begun = to_host([_count(t) for t in tensors_in(inputs)])
         # Not for its check, which blames what comes last: in this mode every operation remembers its line.
         with torch.autograd.set_detect_anomaly(True, check_nan=False):
-            loss = loss_fn(call_model(model, inputs), targets)
+            loss = forward(model, inputs, targets, loss_fn)[1]
         calls.add("loss", type(loss_fn).__name__ if isinstance(loss_fn, nn.Module) else _name(loss_fn), loss, None)
         stages, first = calls.read()
         backward = _backward(loss, lines) if loss.requires_grad else None

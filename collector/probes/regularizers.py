@@ -11,8 +11,9 @@ from torch import nn
 from torch.nn import functional
 from torch.optim import Optimizer
 
+from weaklink.collector.declared import Fit
 from weaklink.collector.probes.loop import Loop, LossFn, PlainSgd, as_list, keeping, trainable
-from weaklink.collector.probes.tiny import Fit, TinyBatch, first_rows, fit, real_name, tiny_batch
+from weaklink.collector.probes.tiny import TinyBatch, first_rows, fit, real_name, tiny_batch
 
 _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from weaklink.collector.declared import Fit
 from weaklink.collector.probes.layout import table
 from weaklink.collector.probes.loop import (
     Loop,
@@ -23,24 +24,7 @@ from weaklink.collector.probes.loop import (
     why_not_undoable,
 )
 from weaklink.collector.step import rows_of
-
-
-@dataclass(frozen=True)
-class Fit:
-    """How far one optimizer came.
-
-    Attributes:
-        name: The optimizer.
-        first: Loss before anything moved.
-        last: Loss after the last step's update: after 501 steps, what a 502nd would have printed.
-        accuracy: Share of rows whose largest output is the target's, there; None where the targets are no class
-            indices.
-    """
-
-    name: str
-    first: float
-    last: float
-    accuracy: float | None
+from weaklink.collector.tensors import mapped
 
 
 @dataclass(frozen=True)
@@ -153,20 +137,13 @@ def first_rows(inputs: Any, targets: Any, rows: int | None) -> tuple[Any, Any]:
     length = rows_of(inputs)
     if rows is None or length is None or rows >= length or rows_of(targets) != length:
         return inputs, targets
-    return _cut(inputs, rows, length), _cut(targets, rows, length)
+    return mapped(inputs, lambda t: _cut(t, rows, length)), mapped(targets, lambda t: _cut(t, rows, length))
 
 
-def _cut(value: Any, rows: int, length: int) -> Any:
-    if isinstance(value, Tensor):
-        # A leaf of its own: its gradient must not flow into the user's batch.
-        whole = not value.dim() or len(value) != length
-        return value if whole else value[:rows].detach().requires_grad_(value.requires_grad)
-    if isinstance(value, dict):
-        return {key: _cut(item, rows, length) for key, item in value.items()}
-    if isinstance(value, tuple):
-        parts = [_cut(item, rows, length) for item in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return [_cut(item, rows, length) for item in value] if isinstance(value, list) else value
+def _cut(tensor: Tensor, rows: int, length: int) -> Tensor:
+    # A leaf of its own: its gradient must not flow into the user's batch.
+    whole = not tensor.dim() or len(tensor) != length
+    return tensor if whole else tensor[:rows].detach().requires_grad_(tensor.requires_grad)
 
 
 def real_name(optimizers: Sequence[Optimizer]) -> str:

@@ -155,7 +155,7 @@ def _twice(run: Observation) -> Row:
 
 
 def _lasts(run: Observation, entry: ParameterEntry) -> bool:
-    """Whether it is one tensor throughout: an initial state or an attack made anew at every step is nothing to train."""
+    """Whether it is one tensor throughout: an initial state or an attack made anew at each step is not."""
     reaching = [any(entry.serial in b.graph.leaves for b in w.backwards if b.graph) for w in run.tape.windows]
     walked = sum(any(b.graph for b in w.backwards) for w in run.tape.windows)
     return sum(reaching) > 1 or (walked == 1 and entry.ref() is not None)

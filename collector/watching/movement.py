@@ -79,13 +79,13 @@ class Movement:
 
     def moved_without_step(self) -> bool | None:
         """Whether any of them differs now; None when none was copied."""
-        pairs = [
+        live = [
             (tensor.detach(), self._at_first_backward[entry.serial])
             for entry, tensor in self._parameters.alive()
-            if entry.serial in self._at_first_backward
-            and entry.reached
-            and tensor.shape == self._at_first_backward[entry.serial].shape
+            if entry.serial in self._at_first_backward and entry.reached
         ]
+        # The script may have moved its model since, as `_since_initial` says.
+        pairs = [(now.to(then.device), then) for now, then in live if now.shape == then.shape]
         return any(differ(pairs)) if pairs else None
 
     def before(self, optimizer: Optimizer, entry: OptimizerEntry) -> None:

@@ -147,7 +147,7 @@ def _unscaled(node: Any) -> Any:
 
 
 def gives_raw_scores(node: Any) -> bool:
-    """Whether nothing but layers stands before a loss over classes: what it takes are no logarithms, by construction."""
+    """Whether nothing but layers stands before a loss over classes: what it takes are no logarithms."""
     found = sources(node)
     return bool(found) and found <= _LAYERS
 

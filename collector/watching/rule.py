@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from weaklink.collector.errors import WeaklinkError
+from weaklink.collector.losses.by_hand import wide
 from weaklink.collector.preserve import preserved
+from weaklink.collector.system import held_by
+from weaklink.collector.tensors import mapped
 from weaklink.collector.watching.tape import RuleSample
 
 Rule = Callable[[Any], Any]
@@ -24,10 +28,15 @@ MISMATCHES_SHOWN = 10
 class RuleReader:
     """Calls the rule on the inputs of the forward, and compares when the loss's targets are known.
 
-    The rule is the user's code: it runs without gradients, and the random state is put back after it.
+    The rule is the user's code: it runs without gradients, on a copy of the inputs, which it may write to; the random
+    state and its own modules are put back after it.
+
+    Args:
+        apart: Surrounds its calls: what the rule does, perhaps with a model of its own, is no part of the run.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, apart: Callable[[], AbstractContextManager[None]]) -> None:
+        self._apart = apart
         self.rule: Rule | None = None
         self.refused: WeaklinkError | None = None
         # Why the declared rule gives no targets.
@@ -72,8 +81,8 @@ class RuleReader:
         if self.rule is None:
             return None
         try:
-            with preserved(()), torch.no_grad():
-                found = self.rule(inputs)
+            with self._apart(), preserved((), values=held_by(self.rule)), torch.no_grad():
+                found = self.rule(mapped(inputs, lambda tensor: tensor.detach().clone()))
         except Exception as error:  # the user's function
             self.problem = f"it raised {type(error).__name__}: {str(error)[:200]}"
             return None
@@ -100,10 +109,9 @@ def agreement(expected: Tensor, targets: Tensor) -> RuleSample:
     rows = min(len(expected), PERMUTED_ROWS)
     generator = torch.Generator().manual_seed(0)
     some, others = expected[:rows], targets[:rows]
-    chance = [
-        _agrees(some, others[torch.randperm(rows, generator=generator).to(targets.device)]).sum()
-        for _ in range(PERMUTATIONS)
-    ]
+    # The device is said: a default one, set by the script, would not fit the generator.
+    drawn = [torch.randperm(rows, generator=generator, device="cpu") for _ in range(PERMUTATIONS)]
+    chance = [_agrees(some, others[order]).sum() for order in torch.stack(drawn).to(targets.device)]
     wrong = (~agrees).nonzero().flatten()[:MISMATCHES_SHOWN].tolist()
     by_chance = int(torch.stack(chance).max())
     return RuleSample(
@@ -113,7 +121,7 @@ def agreement(expected: Tensor, targets: Tensor) -> RuleSample:
 
 def _agrees(expected: Tensor, targets: Tensor) -> Tensor:
     if expected.is_floating_point() or targets.is_floating_point():
-        same = torch.isclose(expected.double(), targets.double(), rtol=1e-5, atol=1e-8)
+        same = torch.isclose(wide(expected), wide(targets), rtol=1e-5, atol=1e-8)
     else:
         same = expected == targets
     return same.flatten(1).all(dim=1) if same.dim() > 1 else same

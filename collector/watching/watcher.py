@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as module_hooks
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.overrides import handle_torch_function, has_torch_function
 
 from weaklink.collector.declared import Declared, Examined
 from weaklink.collector.losses import reproduce
@@ -41,6 +42,7 @@ from weaklink.collector.watching.movement import Movement
 from weaklink.collector.watching.nodes import SITE
 from weaklink.collector.watching.optimizers import OptimizerBook, rate
 from weaklink.collector.watching.parameters import ParameterBook, RootBook, name_parameters
+from weaklink.collector.watching.patches import wrap
 from weaklink.collector.watching.received import digest_parameters, left_over, read_gradients
 from weaklink.collector.watching.rule import Rule, RuleReader
 from weaklink.collector.watching.sampling import DENSE_STEPS, is_sampled
@@ -90,7 +92,7 @@ class Watcher:
         self.optimizers = OptimizerBook(self.parameters)
         self.movement = Movement(self.parameters, self.settings.keep_initial)
         self.cuts = CutReader(self.parameters, user_code)
-        self.rules = RuleReader()
+        self.rules = RuleReader(self.looking_away)
         self.declared = Declared()
         self.examined = Examined()
         self.given = False
@@ -156,18 +158,7 @@ class Watcher:
             self._undo.pop()()
 
     def _wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
-        own = name in owner.__dict__  # otherwise inherited: deleting ours brings it back
-        original = owner.__dict__[name] if own else getattr(owner, name)
-
-        @functools.wraps(original)
-        @unseen_by_warnings
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if self.paused:
-                return original(*args, **kwargs)
-            return around(original, *args, **kwargs)
-
-        setattr(owner, name, wrapper)
-        self._undo.append(lambda: setattr(owner, name, original) if own else delattr(owner, name))
+        self._undo.append(wrap(owner, name, around, lambda: self.paused))
 
     def _guarded(self, hook: Callable[..., None]) -> Callable[..., None]:
         """A hook whose own failure ends up on the tape, never in the user's run."""
@@ -185,8 +176,8 @@ class Watcher:
 
     @property
     def paused(self) -> bool:
-        """Whether it looks away, or another watcher was installed after this one and looks now."""
-        return self._away > 0 or (bool(_installed) and _installed[-1] is not self and self in _installed)
+        """Whether it looks away, was removed, or another watcher was installed after it and looks now."""
+        return self._away > 0 or not _installed or _installed[-1] is not self
 
     @contextmanager
     def looking_away(self) -> Iterator[None]:
@@ -307,7 +298,8 @@ class Watcher:
         if any(is_transformed(tensor) for tensor in inputs + outputs):
             return  # inside vmap, grad and their like a tensor has no values to read
         floating = next((tensor for tensor in outputs if tensor.is_floating_point()), None)
-        self._guarded(self.rules.forward)(args[0], args[1])
+        if not self.tape.rules:  # compared once: a rule does not change from step to step
+            self._guarded(self.rules.forward)(args[0], args[1])
         hashed = not self.settings.fixed and self.tape.outputs_digest is None and not self.tape.backwards
         if hashed and floating is not None:
             self.tape.inputs_digest = digest_all(inputs)
@@ -427,22 +419,34 @@ class Watcher:
     def _watched_detach(self, original: Callable[..., Any], tensor: Tensor) -> Any:
         if self.cuts.window is not None and not self._backward_depth and not is_traced():
             try:
-                self.cuts.called(tensor)
+                with torch._C.DisableTorchFunction():
+                    self.cuts.called(tensor)
             except Exception as error:
                 self.problem("detach", error)
-        return original(tensor)
+        return self._called(original, tensor)
 
     @unseen_by_warnings
     def _watched_softmax(self, original: Callable[..., Any], tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
-        result = original(tensor, *args, **kwargs)
-        if self._window is not None and not is_traced() and isinstance(result, Tensor) and result.requires_grad:
+        result = self._called(original, tensor, *args, **kwargs)
+        if self._window is not None and not is_traced() and isinstance(result, Tensor):
             try:
-                if result.grad_fn is not None and not is_transformed(result):
-                    metadata: Any = result.grad_fn.metadata  # a dictionary; the stubs say a function
-                    metadata[SITE] = self.code.site("softmax called")
+                with torch._C.DisableTorchFunction():
+                    self._note_softmax(result)
             except Exception as error:
                 self.problem("softmax", error)
         return result
+
+    def _note_softmax(self, result: Tensor) -> None:
+        if result.grad_fn is not None and not is_transformed(result):
+            metadata: Any = result.grad_fn.metadata  # a dictionary; the stubs say a function
+            metadata[SITE] = self.code.site("softmax called")
+
+    @unseen_by_warnings
+    def _called(self, original: Callable[..., Any], tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        """The call itself. What overrides torch's functions, and was there first, knows them by identity."""
+        if self.settings.in_process and has_torch_function((tensor,)):
+            return handle_torch_function(original, (tensor,), tensor, *args, **kwargs)
+        return original(tensor, *args, **kwargs)
 
     @unseen_by_warnings
     def _watched_packing(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

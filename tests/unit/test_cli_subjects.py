@@ -81,7 +81,9 @@ def test_a_rule_is_named_as_seen_from_the_folder(folder: Path) -> None:
     assert read_rule("../rules.py:targets", folder / "src") == "../rules.py:targets"
 
 
-@pytest.mark.parametrize("word", ["targets", "rules.py", "rules.py:", "gone.py:targets", "rules.py:a.b", "rules.py:target"])
+@pytest.mark.parametrize(
+    "word", ["targets", "rules.py", "rules.py:", "gone.py:targets", "rules.py:a.b", "rules.py:target"]
+)
 def test_what_names_no_function_is_no_rule(folder: Path, word: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_rule(word, folder)

@@ -423,6 +423,15 @@ def test_a_gradient_of_the_inputs_stays_the_users() -> None:
     assert x.requires_grad
 
 
+@pytest.mark.parametrize("name", INSTRUMENTS)
+def test_what_the_batch_was_computed_from_is_left_alone(name: str) -> None:
+    encoder, model = nn.Linear(2, 2), built()
+    x = encoder(X[:16])
+    INSTRUMENTS[name](model, adamw(model), x, Y[:16], CE)
+    assert encoder.weight.grad is None
+    CE(model(x), Y[:16]).backward()  # the graph is still there
+
+
 def test_each_regularizer_is_removed_alone_and_only_where_it_is() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Dropout(0.8), nn.Linear(32, 2))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import UserDict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -12,7 +14,17 @@ from torch import nn
 from weaklink.collector import tensors as under_test
 from weaklink.collector.branch import name_branch
 from weaklink.collector.evidence import Row
-from weaklink.collector.tensors import dense, differ, digest, digest_all, exactly_zero, nonfinite, norms, tensors_in
+from weaklink.collector.tensors import (
+    dense,
+    differ,
+    digest,
+    digest_all,
+    exactly_zero,
+    mapped,
+    nonfinite,
+    norms,
+    tensors_in,
+)
 from weaklink.collector.watching.parameters import ParameterBook, RootBook, name_parameters
 from weaklink.collector.watching.sampling import is_sampled
 from weaklink.collector.watching.summaries import summarize
@@ -55,6 +67,27 @@ def test_norms_keep_their_order_over_mixed_kinds() -> None:
 def test_norms_without_the_private_foreach_function(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch, "_foreach_norm")
     assert norms([torch.tensor([3.0, 4.0]), torch.tensor([1j])]) == [5.0, 1.0]
+
+
+def test_norms_where_torch_sums_no_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = [torch.tensor([3.0, 4.0]), torch.full((4,), 1e-30), torch.zeros(2)]
+    found = norms(small)
+    monkeypatch.setattr(under_test, "_SEGMENTED", frozenset())
+    assert norms(small) == pytest.approx(found, rel=1e-6)
+    assert under_test.zeros_by_norm(small, norms(small)) == [False, False, True]
+    assert under_test.movements([(small[1], torch.zeros(4))])[0] == [True]
+
+
+def test_a_nest_keeps_its_kinds() -> None:
+    class Pair(NamedTuple):
+        left: torch.Tensor
+        right: list[object]
+
+    one = torch.ones(1)
+    found = mapped({"pair": Pair(one, [one, "name"]), "more": (one, UserDict(x=one))}, lambda tensor: tensor + 1)
+    assert found == {"pair": Pair(one + 1, [one + 1, "name"]), "more": (one + 1, {"x": one + 1})}
+    assert isinstance(found["pair"], Pair)
+    assert len(list(tensors_in({"batch": UserDict(x=one)}))) == 1
 
 
 def test_norms_of_none() -> None:

@@ -1,4 +1,4 @@
-"""Healthy training loops of the kinds that people write: no row may fail, and every suspicion is a decision with a reason.
+"""Healthy training loops of the kinds that people write: no row fails, and every suspicion is a decision with a reason.
 
 Each script trains; the unusual thing in it (a stop-gradient, a frozen part, a loss below zero) is meant.
 """
@@ -141,7 +141,8 @@ ESTIMATED = {
             for _ in range(4):
                 now = torch.distributions.Categorical(logits=agent(x))
                 ratio = (now.log_prob(action) - old).exp()
-                loss = -torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean() - 0.01 * now.entropy().mean()
+                loss = -torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()
+                loss = loss - 0.01 * now.entropy().mean()
                 optimizer.zero_grad()
                 loss.backward()
                 nn.utils.clip_grad_norm_(agent.parameters(), 0.5)
@@ -195,7 +196,8 @@ ESTIMATED = {
     "quantiles_of_one_state_against_all_its_samples": """
         net = mlp(4, 16)
         samples = torch.randn(16)
-        fit(lambda: F.smooth_l1_loss(net(x[0]).unsqueeze(1), samples.unsqueeze(0)), torch.optim.Adam(net.parameters(), 1e-2))
+        optimizer = torch.optim.Adam(net.parameters(), 1e-2)
+        fit(lambda: F.smooth_l1_loss(net(x[0]).unsqueeze(1), samples.unsqueeze(0)), optimizer)
     """,
     "scores_against_each_other_as_a_matrix": """
         net = mlp(4, 1)
@@ -268,8 +270,10 @@ TEACHERS = {
     """,
     "distillation_with_detached_outputs_of_a_trainable_teacher": """
         teacher, student = mlp(4, 3), mlp(4, 3, 8)
-        fit(lambda: F.kl_div(student(x).log_softmax(1), teacher(x).detach().log_softmax(1), log_target=True, reduction="batchmean"),
-            torch.optim.Adam(student.parameters(), 1e-2))
+        def loss():
+            goal = teacher(x).detach().log_softmax(1)
+            return F.kl_div(student(x).log_softmax(1), goal, log_target=True, reduction="batchmean")
+        fit(loss, torch.optim.Adam(student.parameters(), 1e-2))
     """,
     "centred_teacher_without_labels": """
         student = mlp(4, 8)
@@ -348,7 +352,8 @@ TEACHERS = {
         parts = torch.full((32,), 255)
         def loss():
             depth, scores = model(x)
-            return (depth - x[:, 0]).abs().mean() + F.cross_entropy(scores, parts, ignore_index=255, reduction="sum") / 32
+            of_parts = F.cross_entropy(scores, parts, ignore_index=255, reduction="sum") / 32
+            return (depth - x[:, 0]).abs().mean() + of_parts
         fit(loss, torch.optim.Adam(model.parameters(), 1e-2))
     """,
     "attention_of_a_teacher_followed": """
@@ -386,15 +391,6 @@ DENSITIES = {
         fit(lambda: F.kl_div(net(x).log_softmax(1), goal, reduction="batchmean", log_target=True),
             torch.optim.Adam(net.parameters(), 1e-2))
     """,
-    "symmetric_divergence_between_two_networks": """
-        a, b = mlp(4, 3), mlp(4, 3)
-        optimizer = torch.optim.Adam([*a.parameters(), *b.parameters()], 1e-2)
-        def loss():
-            p, q = a(x).log_softmax(1), b(x).log_softmax(1)
-            mutual = F.kl_div(p, q, reduction="batchmean", log_target=True) + F.kl_div(q, p, reduction="batchmean", log_target=True)
-            return F.nll_loss(p, y) + F.nll_loss(q, y) + mutual
-        fit(loss, optimizer)
-    """,
     # The mixture's shares are clamped at the end: log(0) never meets the divergence.
     "targets_that_are_no_distribution_in_a_divergence": """
         net = mlp(4, 6)
@@ -413,7 +409,8 @@ DENSITIES = {
         class Gaussians(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.mean, self.log_scale = nn.Parameter(torch.randn(2, 4) * 0.1), nn.Parameter(torch.full((2, 4), -2.0))
+                self.mean = nn.Parameter(torch.randn(2, 4) * 0.1)
+                self.log_scale = nn.Parameter(torch.full((2, 4), -2.0))
             def forward(self, x):
                 standard = (x[:, None] - self.mean) * (-self.log_scale).exp()
                 return (-0.5 * standard.pow(2) - self.log_scale - 0.9189385).sum(-1)
@@ -497,20 +494,6 @@ DENSITIES = {
             wanted = F.binary_cross_entropy(critic(fake), torch.ones(32, 1))
             a.zero_grad(); wanted.backward(); a.step()
     """,
-    "energy_score_of_all_pairs": """
-        net = mlp(6, 1)
-        def loss():
-            draws = net(torch.cat([x.repeat(8, 1), torch.randn(256, 2)], 1)).view(8, 32)
-            return (draws - x[:, 0]).abs().mean() - 0.5 * (draws[:, None] - draws[None]).abs().mean()
-        fit(loss, torch.optim.Adam(net.parameters(), 1e-2))
-    """,
-    "denoising_with_levels": """
-        net = mlp(5, 4)
-        def loss():
-            level, e = torch.rand(32, 1), torch.randn(32, 4)
-            return F.mse_loss(net(torch.cat([x * (1 - level).sqrt() + e * level.sqrt(), level], 1)), e)
-        fit(loss, torch.optim.AdamW(net.parameters(), 1e-2))
-    """,
     "soft_labels_at_every_position": """
         net = mlp(4, 3)
         sequence = torch.randn(8, 5, 4)
@@ -545,7 +528,8 @@ LOSSES = {
         model = Tagger()
         tokens = torch.randint(1, 12, (7, 16)); tokens[5:, 8:] = 0
         tags = (tokens % 5).masked_fill(tokens == 0, -100)
-        fit(lambda: F.cross_entropy(model(tokens).flatten(0, 1), tags.flatten()), torch.optim.Adam(model.parameters(), 1e-2))
+        optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+        fit(lambda: F.cross_entropy(model(tokens).flatten(0, 1), tags.flatten()), optimizer)
     """,
     "mixed_inputs_and_targets": """
         net = mlp(4, 2)
@@ -567,17 +551,6 @@ LOSSES = {
             p = net(x).squeeze(1).sigmoid()
             right = torch.where(y == 1, p, 1 - p)
             return (0.25 * (1 - right) ** 2 * F.binary_cross_entropy(p, y.float(), reduction="none")).mean()
-        fit(loss, torch.optim.Adam(net.parameters(), 1e-2))
-    """,
-    "overlap_loss_on_probabilities": """
-        net = nn.Conv2d(1, 2, 3, padding=1)
-        image = torch.randn(4, 1, 8, 8)
-        mask = (image[:, 0] > 0).long()
-        def loss():
-            scores = net(image)
-            p, hot = scores.softmax(1), F.one_hot(mask, 2).movedim(-1, 1).float()
-            overlap = (2 * (p * hot).sum((2, 3)) + 1) / (p.sum((2, 3)) + hot.sum((2, 3)) + 1)
-            return F.cross_entropy(scores, mask) + 1 - overlap.mean()
         fit(loss, torch.optim.Adam(net.parameters(), 1e-2))
     """,
     "attention_before_a_head": """
@@ -645,19 +618,6 @@ LOSSES = {
         words = torch.randint(20, (32,))
         optimizer = torch.optim.Adam([*net.parameters(), *out.parameters()], 1e-2)
         fit(lambda: out(net(x), words).loss, optimizer)
-    """,
-    "ranking_of_a_list": """
-        net = mlp(4, 1)
-        relevance = x[:, 0].view(4, 8).softmax(1)
-        fit(lambda: -(relevance * net(x).view(4, 8).log_softmax(1)).sum(1).mean(), torch.optim.Adam(net.parameters(), 1e-2))
-    """,
-    "poisson_and_gaussian_likelihoods": """
-        net = mlp(4, 3)
-        counts = torch.poisson(x[:, 0].exp())
-        def loss():
-            rate, mean, log_variance = net(x).unbind(1)
-            return F.poisson_nll_loss(rate, counts) + F.gaussian_nll_loss(mean, x[:, 1], log_variance.exp())
-        fit(loss, torch.optim.Adam(net.parameters(), 1e-2))
     """,
     "losses_weighted_by_learned_uncertainty": """
         class Two(nn.Module):
@@ -784,12 +744,6 @@ MODELS = {
         net = nn.Sequential(weight_norm(nn.Linear(4, 16)), nn.ReLU(), spectral_norm(nn.Linear(16, 2)))
         fit(lambda: F.cross_entropy(net(x), y), torch.optim.Adam(net.parameters(), 1e-2))
     """,
-    "weight_norm_of_the_old_kind": """
-        import warnings
-        warnings.simplefilter("ignore")
-        net = nn.Sequential(nn.utils.weight_norm(nn.Linear(4, 16)), nn.ReLU(), nn.utils.spectral_norm(nn.Linear(16, 2)))
-        fit(lambda: F.cross_entropy(net(x), y), torch.optim.Adam(net.parameters(), 1e-2))
-    """,
     "low_rank_adapters_that_start_at_zero": """
         class Adapted(nn.Module):
             def __init__(self, base):
@@ -814,22 +768,19 @@ MODELS = {
         net = nn.Sequential(nn.Linear(4, 8), Block(), Block(), nn.Linear(8, 2))
         fit(lambda: F.cross_entropy(net(x), y), torch.optim.SGD(net.parameters(), 0.1))
     """,
-    "last_layer_that_starts_at_zero": """
-        net = mlp(4, 2)
-        nn.init.zeros_(net[2].weight); nn.init.zeros_(net[2].bias)
-        fit(lambda: F.cross_entropy(net(x), y), torch.optim.SGD(net.parameters(), 0.1))
-    """,
     "tied_encoder_and_decoder": """
         class Tied(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.embed, self.rnn, self.out = nn.Embedding(12, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 12, bias=False)
+                self.embed, self.rnn = nn.Embedding(12, 8), nn.GRU(8, 8, batch_first=True)
+                self.out = nn.Linear(8, 12, bias=False)
                 self.out.weight = self.embed.weight
             def forward(self, tokens):
                 return self.out(self.rnn(self.embed(tokens))[0])
         model = Tied()
         tokens = torch.randint(12, (8, 9))
-        fit(lambda: F.cross_entropy(model(tokens[:, :-1]).transpose(1, 2), tokens[:, 1:]), torch.optim.Adam(model.parameters(), 1e-2))
+        optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+        fit(lambda: F.cross_entropy(model(tokens[:, :-1]).transpose(1, 2), tokens[:, 1:]), optimizer)
     """,
     "backpropagation_truncated_in_time": """
         rnn, out = nn.LSTM(4, 8), nn.Linear(8, 1)
@@ -977,7 +928,8 @@ MODELS = {
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
         for step in range(30):
             label, domain = model(x)
-            loss = F.cross_entropy(label, y) + max(0.0, (step - 10) / 20) * F.cross_entropy(domain, (x[:, 2] > 0).long())
+            share = max(0.0, (step - 10) / 20)
+            loss = F.cross_entropy(label, y) + share * F.cross_entropy(domain, (x[:, 2] > 0).long())
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -994,22 +946,6 @@ MODELS = {
                 return self.head(x)
         model = Stack()
         fit(lambda: F.cross_entropy(model(x), y), torch.optim.SGD(model.parameters(), 0.1))
-    """,
-    "fixed_point_found_without_gradients": """
-        class Equilibrium(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.step, self.head = nn.Linear(8, 4), nn.Linear(4, 2)
-            def update(self, z, x):
-                return torch.tanh(self.step(torch.cat([z, x], 1)))
-            def forward(self, x):
-                z = torch.zeros_like(x)
-                with torch.no_grad():
-                    for _ in range(10):
-                        z = self.update(z, x)
-                return self.head(self.update(z, x))
-        model = Equilibrium()
-        fit(lambda: F.cross_entropy(model(x), y), torch.optim.Adam(model.parameters(), 1e-2))
     """,
     "loss_inside_the_forward": """
         class Language(nn.Module):
@@ -1041,12 +977,6 @@ MODELS = {
         codes, decoder = torch.randn(32, 3, requires_grad=True), mlp(3, 4)
         optimizer = torch.optim.Adam([{"params": [codes], "lr": 1e-2}, {"params": decoder.parameters()}], 1e-3)
         fit(lambda: F.l1_loss(decoder(codes), x) + 1e-3 * codes.pow(2).mean(), optimizer)
-    """,
-    "biases_alone": """
-        net = mlp(4, 2)
-        for name, p in net.named_parameters():
-            p.requires_grad_(name.endswith("bias"))
-        fit(lambda: F.cross_entropy(net(x), y), torch.optim.Adam([p for p in net.parameters() if p.requires_grad], 1e-2))
     """,
 }
 
@@ -1162,18 +1092,6 @@ LOOPS = {
             attacked = x + 0.1 * delta.grad.sign()
             optimizer.zero_grad()
             F.cross_entropy(net(attacked), y).backward()
-            optimizer.step()
-    """,
-    "attack_of_several_steps_by_autograd": """
-        net = mlp(4, 2)
-        optimizer = torch.optim.SGD(net.parameters(), 0.1)
-        for _ in range(12):
-            delta = torch.zeros_like(x, requires_grad=True)
-            for _ in range(3):
-                slope, = torch.autograd.grad(F.cross_entropy(net(x + delta), y), delta)
-                delta = (delta + 0.05 * slope.sign()).clamp(-0.1, 0.1).detach().requires_grad_(True)
-            optimizer.zero_grad()
-            F.cross_entropy(net(x + delta.detach()), y).backward()
             optimizer.step()
     """,
     "sharpness_aware_in_two_passes": """
@@ -1454,16 +1372,6 @@ LOOPS = {
                     p.grad /= scale
                 optimizer.step()
     """,
-    "losses_of_several_heads_backward_one_by_one": """
-        trunk, heads = mlp(4, 8), nn.ModuleList([nn.Linear(8, 2) for _ in range(3)])
-        optimizer = torch.optim.Adam([*trunk.parameters(), *heads.parameters()], 1e-2)
-        for _ in range(12):
-            optimizer.zero_grad()
-            h = trunk(x)
-            for i, head in enumerate(heads):
-                F.cross_entropy(head(h), (x[:, i] > 0).long()).backward(retain_graph=True)
-            optimizer.step()
-    """,
 }
 
 SCRIPTS = {**ESTIMATED, **TEACHERS, **DENSITIES, **LOSSES, **MODELS, **LOOPS}
@@ -1569,7 +1477,8 @@ SYSTEMS = {
     "divergence_as_the_loss": """
         net = nn.Sequential(mlp(4, 3), nn.LogSoftmax(-1))
         goal = torch.randn(32, 3).softmax(1)
-        return TrainingSystem(net, torch.optim.Adam(net.parameters(), 1e-2), x, goal, nn.KLDivLoss(reduction="batchmean"))
+        loss = nn.KLDivLoss(reduction="batchmean")
+        return TrainingSystem(net, torch.optim.Adam(net.parameters(), 1e-2), x, goal, loss)
     """,
     "smoothed_labels_with_class_weights": """
         net = mlp(4, 2)
@@ -1711,7 +1620,8 @@ SYSTEMS = {
             def forward(self, x):
                 return self.online(x), self.target(x.roll(1, 0)).detach()
         model = Values()
-        loss = lambda out, action: F.smooth_l1_loss(out[0].gather(1, action[:, None]).squeeze(1), 1 + 0.9 * out[1].max(1).values)
+        def loss(out, action):
+            return F.smooth_l1_loss(out[0].gather(1, action[:, None]).squeeze(1), 1 + 0.9 * out[1].max(1).values)
         return TrainingSystem(model, torch.optim.Adam(model.parameters(), 1e-2), x, y, loss)
     """,
     "fixed_point_found_without_gradients": """
@@ -1754,7 +1664,22 @@ def factory(name: str) -> str:
     return COMMON + imports + "\n\ndef build():\n" + textwrap.indent(textwrap.dedent(SYSTEMS[name]), "    ")
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+# As a factory those in which many steps show more than one, or in which a part rests.
+FACTORIES = [
+    "teacher_averaged_in_the_forward",
+    "teacher_averaged_by_the_scripts_own_loop",
+    "code_book_of_running_averages",
+    "generative_classifier_of_narrow_gaussians",
+    "divergence_as_the_loss",
+    "hidden_state_that_asks_for_a_gradient",
+    "quasi_newton_with_a_closure",
+    "two_optimizers_on_two_halves",
+    "warmup_that_starts_at_zero",
+    "rule_with_one_noisy_label_of_six",
+]
+
+
+@pytest.mark.parametrize("name", FACTORIES)
 def test_a_healthy_factory_is_not_accused(name: str, tmp_path: Path) -> None:
     evidence = observe_code(factory(name), tmp_path, subject=Subject(kind="factory", name="train.py:build"))
     assert with_status(evidence, "fail") == {}
@@ -1843,7 +1768,6 @@ def test_a_broken_neighbour_still_fails(name: str, tmp_path: Path) -> None:
 
 
 def test_a_softmax_over_the_rows_is_asked_about(tmp_path: Path) -> None:
-    source = (
-        "net = mlp(4, 3)\nfit(lambda: F.cross_entropy(net(x).softmax(0), y), torch.optim.SGD(net.parameters(), 0.1))\n"
-    )
-    assert set(with_status(observe_code(COMMON + source, tmp_path), "suspected")) == {"OBJECTIVE/fed"}
+    loop = "fit(lambda: F.cross_entropy(net(x).softmax(0), y), torch.optim.SGD(net.parameters(), 0.1))"
+    evidence = observe_code(COMMON + "net = mlp(4, 3)\n" + loop, tmp_path)
+    assert set(with_status(evidence, "suspected")) == {"OBJECTIVE/fed"}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -321,6 +322,65 @@ def test_everything_is_put_back_when_something_raises(where: str) -> None:
     boundary = "UPDATE" if where == "step" else "OBJECTIVE"
     assert chain.first_divergence == f"{boundary}/raised"
     assert same(before, fingerprint(model, optimizer))
+
+
+def test_what_the_batch_was_computed_from_is_left_alone() -> None:
+    encoder, model, (x, y) = nn.Linear(2, 2), systems.healthy(), systems.batch()
+    hidden, soft = encoder(x), functional.one_hot(y, 2) * encoder.bias.exp()
+    chain = learning_ledger(model, systems.adamw(model), (hidden,), soft)
+    assert chain.row("OWNERSHIP/unregistered").status == "pass"
+    assert encoder.weight.grad is None
+    functional.cross_entropy(model(hidden), soft).backward()  # the graph is still there
+
+
+class Averaging(nn.Module):
+    """A loss with a memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        self.seen += 1
+        return functional.cross_entropy(outputs, targets)
+
+    def of(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return self(outputs, targets)  # type: ignore[no-any-return]
+
+
+CRITERION = Averaging()
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda criterion: criterion,
+        lambda criterion: criterion.of,
+        functools.partial,
+        lambda criterion: lambda outputs, targets: criterion(outputs, targets),
+        lambda _: lambda outputs, targets: CRITERION(outputs, targets),
+    ],
+)
+def test_the_module_behind_a_loss_function_is_put_back(wrapped: Callable[[Any], Any]) -> None:
+    chain = ledger(systems.healthy(), loss_fn=wrapped(CRITERION))
+    assert chain.row("UPDATE/moved").values["moved"] == 6
+    assert CRITERION.seen == 0
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[None]:
+    """New tensors are made on another device than the model's."""
+    before = torch.get_default_device()
+    torch.set_default_device("meta")
+    yield
+    torch.set_default_device(before)
+
+
+def test_a_default_device_does_not_matter(elsewhere: None) -> None:
+    with torch.device("cpu"):
+        model, (x, y) = systems.healthy(), systems.batch()
+    chain = learning_ledger(model, systems.adamw(model), x, y, rule=systems.rule)
+    assert [chain.row(f"TASK/{label}").status for label in ("rule", "pairing")] == ["pass", "pass"]
 
 
 def test_a_step_that_cannot_be_undone_is_not_taken() -> None:

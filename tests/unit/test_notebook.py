@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import systems
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules import module as module_hooks
 from torch.optim import Optimizer, lr_scheduler
+from torch.overrides import TorchFunctionMode
 
 from weaklink.collector import watch
 from weaklink.collector.errors import LedgerError
@@ -147,6 +148,32 @@ def test_a_declared_rule_is_held_against_the_targets(rule: Callable[[Tensor], Te
         train(*pair())
     row = watched.chain.row("TASK/rule")
     assert (row.status, row.basis) == (status, "declared" if status == "fail" else None)
+
+
+def test_a_rule_with_a_model_of_its_own_is_no_part_of_the_run() -> None:
+    teacher = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2))
+    before = teacher[0].running_mean.clone()
+    with watch(rule=lambda x: teacher(x).argmax(dim=1)) as watched:
+        train(*pair())
+    names = [record.name for record in watched.chain.parameters]
+    assert names == [name for name, _ in systems.healthy().named_parameters()]
+    assert watched.chain.row("TASK/rule").values["rows"] == 256
+    assert torch.equal(teacher[0].running_mean, before)
+
+
+def test_a_rule_may_write_to_the_inputs_it_is_given() -> None:
+    def overwriting(x: Tensor) -> Tensor:
+        targets = systems.rule(x)
+        x.zero_()
+        return targets
+
+    model, optimizer = pair()
+    train(model, optimizer)
+    watched_model, watched_optimizer = pair()
+    with watch(rule=overwriting) as watched:
+        train(watched_model, watched_optimizer)
+    assert watched.chain.row("TASK/rule").status == "pass"
+    assert all(map(torch.equal, watched_model.parameters(), model.parameters()))
 
 
 @pytest.mark.parametrize("options", [{"task": 5}, {"expected": 3}, {"expected": [1]}, {"rule": "right"}])
@@ -359,6 +386,68 @@ def test_hooks_and_patched_functions_are_what_they_were(around: Callable[[], Any
     assert state_of_torch() == before
     assert not any(vars(model)[name] for name in vars(model) if name.endswith("_hooks"))
     assert "step" not in vars(optimizer)
+
+
+def test_loops_that_end_in_the_order_they_began_leave_nobody_looking() -> None:
+    before = state_of_torch()
+    first, second = watch(), watch()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    train(*pair(), 2)
+    second.__exit__(None, None, None)
+    assert state_of_torch() == before
+    assert [one.chain.evidence.outcome.steps for one in (first, second)] == [0, 2]
+
+
+def test_a_function_that_the_loop_replaces_stays_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.autograd, "backward", torch.autograd.backward)
+    asked: list[int] = []
+    with watch() as watched:
+        inner = torch.autograd.backward
+
+        def counting(*args: Any, **kwargs: Any) -> Any:
+            asked.append(1)
+            return inner(*args, **kwargs)
+
+        torch.autograd.backward = counting
+        train(*pair(), 2)
+    train(*pair(), 1)
+    assert len(asked) == 3
+    assert watched.chain.evidence.outcome.backwards == 2
+
+
+class Labelled(Tensor):
+    """Knows what to do with two functions, as torchvision's images do."""
+
+    handlers: ClassVar[dict[Any, str]] = {Tensor.detach: "detach", Tensor.softmax: "softmax"}
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in cls.handlers:
+            return cls.handlers[func]
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class Listed(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[Any] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.heard.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+def test_what_overrides_torchs_functions_is_asked_as_without_us() -> None:
+    labelled, plain_tensor = torch.ones(2).as_subclass(Labelled), torch.ones(2, requires_grad=True) * 1
+    with watch():
+        found = [labelled.detach(), labelled.softmax(0)]
+        with Listed() as mode:
+            plain_tensor.detach()
+            plain_tensor.softmax(0)
+    assert found == ["detach", "softmax"]
+    assert mode.heard == [Tensor.detach, Tensor.softmax]
 
 
 def test_a_watched_model_is_let_go() -> None:
