@@ -16,7 +16,7 @@ from torch import Tensor
 
 # A digest copies the tensor to the host; above this many bytes a run would notice.
 DIGEST_LIMIT_BYTES = 256 * 1024 * 1024
-# Differences exist all at once for one transfer to the host; above this many bytes they are taken in parts.
+# Differences and widened copies exist all at once for one transfer to the host; above this many bytes in parts.
 PART_BYTES = 256 * 1024 * 1024
 # Tensors up to this many entries are laid end to end and measured together: the calls would cost more than the numbers.
 SMALL_ENTRIES = 4096
@@ -38,7 +38,8 @@ def dense(tensor: Tensor) -> Tensor:
 def norms(tensors: Sequence[Tensor]) -> list[float]:
     """Euclidean norm of each tensor, as float64-accurate as its dtype allows; one host transfer a device and type.
 
-    Half precision is widened first: the square of 1e-4 is zero in float16.
+    Half precision is widened first: the square of 1e-4 is zero in float16. Large tensors are taken in parts, with one
+    transfer each: all of a model's gradients widened at once may be more than its device has room for.
     """
     found = [0.0] * len(tensors)
     with torch.no_grad():
@@ -46,12 +47,13 @@ def norms(tensors: Sequence[Tensor]) -> list[float]:
         for positions in small.values():
             flat = _flat([tensors[position] for position in positions])
             _put(found, positions, _norms_of_pieces(flat, [tensors[position].numel() for position in positions]))
-        large: dict[Kind, list[int]] = defaultdict(list)
-        wide = {position: _wide(tensors[position]) for position in rest}
-        for position, values in wide.items():
-            large[values.device, values.dtype].append(position)
-        for positions in large.values():
-            _put(found, positions, _norms_of_one_kind([wide[position] for position in positions]))
+        for part in _parts([tensors[position] for position in rest], rest):
+            large: dict[Kind, list[int]] = defaultdict(list)
+            wide = {position: _wide(tensors[position]) for position in part}
+            for position, values in wide.items():
+                large[values.device, values.dtype].append(position)
+            for positions in large.values():
+                _put(found, positions, _norms_of_one_kind([wide[position] for position in positions]))
     return found
 
 
@@ -149,7 +151,7 @@ def movements(pairs: Sequence[tuple[Tensor, Tensor]]) -> tuple[list[bool], list[
             if together:
                 flat = _flat([pairs[p][0] for p in together]) - _flat([pairs[p][1] for p in together])
                 _put(lengths, together, _norms_of_pieces(flat, [pairs[p][0].numel() for p in together]))
-        for part in _parts([pairs[position] for position in rest], rest):
+        for part in _parts([pairs[position][0] for position in rest], rest):
             _put(lengths, part, norms([pairs[position][0] - pairs[position][1] for position in part]))
     moved = [length != 0.0 for length in lengths]
     doubtful = [
@@ -162,14 +164,14 @@ def movements(pairs: Sequence[tuple[Tensor, Tensor]]) -> tuple[list[bool], list[
     return moved, lengths
 
 
-def _parts(pairs: Sequence[tuple[Tensor, Tensor]], positions: list[int]) -> Iterator[list[int]]:
-    """The positions in runs whose differences fit into `PART_BYTES` together (one of them may be larger)."""
+def _parts(tensors: Sequence[Tensor], positions: list[int]) -> Iterator[list[int]]:
+    """The positions in runs whose tensors fit into `PART_BYTES` together (one of them may be larger)."""
     start, size = 0, 0
-    for end, (now, _) in enumerate(pairs):
-        size += now.numel() * now.element_size()
+    for end, tensor in enumerate(tensors):
+        size += tensor.numel() * tensor.element_size()
         if size > PART_BYTES and end > start:
             yield positions[start:end]
-            start, size = end, now.numel() * now.element_size()
+            start, size = end, tensor.numel() * tensor.element_size()
     if positions:
         yield positions[start:]
 

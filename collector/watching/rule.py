@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -70,7 +71,9 @@ class RuleReader:
         assert self._load is not None
         load, self._load = self._load, None
         try:
-            self.rule = load()
+            # The module's own code runs now, amid the run: it may seed, or build models.
+            with self._apart(), preserved(()), _imports_in_order():
+                self.rule = load()
         except WeaklinkError as error:
             self.refused = error
         except Exception as error:  # the user's module, as it is imported
@@ -97,6 +100,16 @@ class RuleReader:
         if expected is None or not expected.dim() or expected.numel() != targets.numel() or not targets.numel():
             return None
         return agreement(expected, targets.detach().reshape(expected.shape))
+
+
+@contextmanager
+def _imports_in_order() -> Iterator[None]:
+    """What the body adds to the import path is looked up last afterwards: the run's own later imports come first."""
+    before = list(sys.path)
+    try:
+        yield
+    finally:
+        sys.path[:] = [*before, *(added for added in sys.path if added not in before)]
 
 
 def agreement(expected: Tensor, targets: Tensor) -> RuleSample:

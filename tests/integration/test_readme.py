@@ -54,11 +54,12 @@ def test_every_command_of_the_readme_runs_word_for_word(clone: Path) -> None:
         env=environment(PATH=path),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=420,
         check=False,
     )
     assert done.returncode <= 1, done.stdout[-500:] + done.stderr[-2000:]
     assert "EXIT" not in done.stdout
+    assert "10 replays, none differs" in done.stdout
     assert (clone / "evidence.json").exists()
     assert list(clone.glob("incidents/*/incident.html"))
 

@@ -78,6 +78,19 @@ def test_norms_where_torch_sums_no_segments(monkeypatch: pytest.MonkeyPatch) -> 
     assert under_test.movements([(small[1], torch.zeros(4))])[0] == [True]
 
 
+def test_large_tensors_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = [torch.full((5000,), float(number), dtype=torch.bfloat16) for number in range(5)]
+    pairs = [(tensor, tensor + (number % 2)) for number, tensor in enumerate(large)]
+    whole = norms(large), under_test.movements(pairs)
+    widened: list[int] = []
+    of_one_kind = under_test._norms_of_one_kind
+    monkeypatch.setattr(under_test, "PART_BYTES", 20_000)
+    monkeypatch.setattr(under_test, "_norms_of_one_kind", lambda part: widened.append(len(part)) or of_one_kind(part))
+    assert (norms(large), under_test.movements(pairs)) == whole
+    assert widened == [2, 2, 1] * 2
+    assert whole[1][0] == [False, True, False, True, False]
+
+
 def test_a_nest_keeps_its_kinds() -> None:
     class Pair(NamedTuple):
         left: torch.Tensor
