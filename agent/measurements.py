@@ -89,6 +89,15 @@ def _last_loss(evidence: Evidence, _: str) -> Measured:
     return Measured(math.fsum(loss / len(tail) for loss in tail) if all(map(math.isfinite, tail)) else math.nan)
 
 
+def _loss_trend(evidence: Evidence, _: str) -> Measured:
+    first, last = _first_loss(evidence, ""), _last_loss(evidence, "")
+    if not isinstance(first.value, float) or not isinstance(last.value, float) or len(evidence.losses.value) < 2:
+        return Measured(reason="fewer than two backward calls were seen")
+    if not math.isfinite(first.value) or not math.isfinite(last.value):
+        return Measured("non-finite")
+    return Measured("falls" if last.value < first.value else "rises" if last.value > first.value else "stays")
+
+
 def _fingerprint(field: str) -> Callable[[Evidence, str], Measured]:
     def read(evidence: Evidence, _: str) -> Measured:
         value = getattr(evidence.fingerprint, field)
@@ -181,6 +190,7 @@ MEASUREMENTS: dict[str, Measurement] = {
         Measurement(
             "parameters.first", "parameters", "SHA-256 over their values at the first backward", _first_parameters
         ),
+        Measurement("loss.trend", None, "falls, rises, stays or non-finite: loss.last against loss.first", _loss_trend),
         Measurement("gradient.first", "parameters", "SHA-256 over the first gradients", _first_gradients),
         Measurement("owned", "parameters", "how many are held by an optimizer", _owned),
         Measurement("moved", "parameters", "how many changed in a sampled step, bitwise", _moved),

@@ -31,12 +31,13 @@ class LearningChain:
         """The row of that id, such as `"GRADIENT/present"`.
 
         Raises:
-            KeyError: There is no such row; names those of its boundary.
+            KeyError: There is no such row; names those of its boundary. On a clean chain `first_divergence` is None,
+                which is no row.
         """
         for row in self._reading.rows:
             if row.id == row_id:
                 return row
-        boundary = row_id.partition("/")[0]
+        boundary = str(row_id).partition("/")[0]
         known = [row.id for row in self._reading.rows]
         near = [known_id for known_id in known if known_id.startswith(boundary + "/")]
         raise KeyError(f"no row {row_id!r}; rows of this chain: {', '.join(near or known)}")
@@ -83,6 +84,17 @@ class LearningChain:
 
     def _last_lines(self) -> list[str]:
         """What the table comes to, and the places in the user's code it points at."""
+        return [*self._raised(), *self._found()]
+
+    def _raised(self) -> list[str]:
+        """An exception that stands in no row: from the data, say, between a step and the next forward."""
+        raised = self._reading.outcome.raised
+        if raised is None or any(row.label == "raised" for row in self._reading.rows):
+            return []
+        text = f"It raised {printable(raised.type)}: {printable(raised.message, PROSE_LIMIT)}"
+        return [text, *([_place(raised.where)] if raised.where else []), "What had been measured by then:"]
+
+    def _found(self) -> list[str]:
         row = first_divergence(self._reading.rows)
         if row is None and not any(row.status == "pass" for row in self._reading.rows):
             return ["Nothing was measured: no training step was seen."]

@@ -41,7 +41,10 @@ def _is_pair(value: Any) -> bool:
 # What each part of a system must be, in words and as a question. The optimizers are looked at one by one.
 PARTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "model": ("a torch.nn.Module", lambda value: isinstance(value, nn.Module)),
-    "loss_fn": ("a function or a module", callable),
+    "loss_fn": (
+        "a function or a module, not its class",
+        lambda value: callable(value) and not (isinstance(value, type) and issubclass(value, nn.Module)),
+    ),
     "num_classes": ("a whole number, 1 or more, or None", lambda value: value is None or _is_whole(value, 1)),
     "rule": ("a function of the inputs, or None", lambda value: value is None or callable(value)),
     "expected": ("a pattern over parameter names, a list of patterns, or None", _are_patterns),

@@ -44,9 +44,9 @@ def learning_ledger(
     """Read the learning chain of a live system on one batch, and leave everything as it was.
 
     One forward, backward and step of the real model with the real optimizer; then parameters, gradients, buffers,
-    optimizer state, modes, hooks and random state are put back, bit for bit, also when something raises half-way. Three
+    optimizer state, modes, hooks and random state are put back, bit for bit, also when something raises half-way. Four
     findings ask for more steps, at most five, all undone: gradients that are exactly zero (are they always?), a step
-    longer than the parameters it moves (does the loss turn non-finite?), and a rate of zero.
+    longer than the parameters it moves (where does the loss go?), a step that moves nothing, and a rate of zero.
 
     Args:
         model: The network, on any device, in the mode it is trained in.
@@ -147,6 +147,9 @@ def _asks_for_more(tape: Tape) -> bool:
         return False
     zero = any(state == "zero" for backward in window.backwards for state, _ in backward.gradients.values())
     step = window.steps[-1]
+    # With a gradient and a rate, nothing moved: once may be chance of rounding, twice is an update that is lost.
+    if len(tape.windows) <= 2 and not any(step.moved.get(serial) for serial in step.consumed):
+        return tape.highest_rate > 0.0
     outgrown = math.hypot(*step.delta.values()) > math.hypot(*step.before.values()) > 0.0
     return zero or outgrown
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import CellType, FunctionType, MethodType
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 from torch import Tensor, nn
@@ -89,8 +89,13 @@ def held_by(function: Any) -> list[Any]:
         return [function.__self__, *held_by(function.__func__)]
     if not isinstance(function, FunctionType):
         return [function]
-    named = [function.__globals__.get(name) for name in function.__code__.co_names]
+    named = [function.__globals__.get(name) for name in _names(function.__code__)]
     return [used for used in [*named, *map(_content, function.__closure__ or ())] if isinstance(used, nn.Module)]
+
+
+def _names(code: CodeType) -> set[str]:
+    """Names that a function uses, also in functions inside of it."""
+    return set(code.co_names).union(*(_names(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
 
 
 def _content(cell: CellType) -> Any:

@@ -100,6 +100,7 @@ CAUSES: dict[str, tuple[tuple[MechanismFamily, str], ...]] = {
     "UPDATE/moved": (
         ("update_lost", "The step is executed and changes nothing, bit for bit, although the gradients are not zero."),
         ("rate_wrong", "Rate times gradient is below the resolution of the parameters' type."),
+        ("step_before_backward", "The step comes where no gradient is: before backward, or after it was cleared."),
     ),
     "UPDATE/scale": (
         ("rate_wrong", "The step is longer than the parameters it moves: the learning rate is too large."),

@@ -22,7 +22,7 @@ _EXPLANATIONS: dict[MechanismFamily, str] = {
         "the ones that the loss reaches never move."
     ),
     "not_in_optimizer": (
-        "Created after the optimizer and never given to it: {names}. No step moves what the optimizer does not hold."
+        "{names}: never given to the optimizer. No step moves what the optimizer does not hold."
     ),
     "rate_wrong": (
         "The parameters would not move even if the optimizer held them: its learning rate is zero, or its step changes "
@@ -93,7 +93,7 @@ def _missing(name: str, row: Row) -> bool:
 
 def _replaced(evidence: Evidence) -> bool:
     stale = evidence.row("OWNERSHIP/stale")
-    return stale is not None and stale.status == "fail"
+    return stale is not None and bool(stale.values.get("replaced"))
 
 
 def _named(names: list[str]) -> str:

@@ -28,11 +28,11 @@ MODEST_STEP = 0.01
 def outgrown_step(evidence: Evidence, row: Row) -> Proposal | None:
     """Step with a smaller rate. None without the size of the step, or where the loss found back by itself."""
     ratio, last = row.values.get("ratio"), take(evidence, "loss.last").value
-    if not isinstance(ratio, (int, float)) or not MODEST_STEP < ratio < math.inf:
-        return None
-    if not isinstance(last, float) or math.isfinite(last):
+    if not isinstance(ratio, (int, float)) or not MODEST_STEP < ratio < math.inf or not isinstance(last, float):
         return None
     factor = _power_of_ten(ratio)
+    if math.isfinite(last):
+        return _rising(evidence, row, factor)
     lead: dict[str, Expected] = {f"row[{row.id}]": PASSES, "lr.first": "different", "loss.last": "different"}
     return experiment(
         evidence,
@@ -58,6 +58,33 @@ def outgrown_step(evidence: Evidence, row: Row) -> Proposal | None:
     )
 
 
+def _rising(evidence: Evidence, row: Row, factor: float) -> Proposal | None:
+    """The loss stayed finite and went up: too long a step, or one in the wrong direction."""
+    if take(evidence, "loss.trend").value != "rises":
+        return None
+    lead: dict[str, Expected] = {f"row[{row.id}]": PASSES, "lr.first": "different", "loss.trend": Becomes("falls")}
+    return experiment(
+        evidence,
+        row,
+        ExperimentChoice(name="scale_lr", parameters={"factor": factor}),
+        [
+            Candidate(
+                "rate_wrong",
+                "The learning rate is too large: its steps are longer than the parameters they move. With "
+                f"{factor:g} of it the loss falls.",
+                lead,
+            ),
+            Candidate(
+                "wrong_term_or_sign",
+                "The steps go uphill (a sign, or maximize=True): shorter ones climb as well.",
+                lead | {"loss.trend": "same"},
+            ),
+        ],
+        ["output.first", "loss.first", "gradient.first[*]", *moving(evidence)],
+        Repair(text="Lower the learning rate until its steps stay short against the parameters.", kind="learning_rate"),
+    )
+
+
 def _power_of_ten(ratio: float) -> float:
     """The largest one, 1e-k, that brings the ratio to at most `MODEST_STEP`."""
     return float(f"1e{-math.ceil(math.log10(ratio / MODEST_STEP))}")
@@ -73,6 +100,8 @@ def lost_update(evidence: Evidence, row: Row) -> Proposal | None:
     rate = rates.pop() if len(rates) == 1 else math.nan
     if row.status != "fail" or not still or pattern is None or not 0 < rate < math.inf:
         return None
+    if row.values.get("without_gradient"):
+        return None  # no optimizer has anything to take there: the order of calls is asked about
     if not all(record.owned and record.gradient == "nonzero" for record in still):
         return None
     lead: dict[str, Expected] = {f"row[{row.id}]": PASSES, **movement(evidence, pattern)}

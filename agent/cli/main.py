@@ -18,7 +18,7 @@ Exit codes: 0 no divergence; 1 a divergence, a script that raised, a damaged rec
 usage, or nothing could be measured; 3 the advisor failed; 70 a bug of weaklink; 130 interrupted."""
 
 app = typer.Typer(
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

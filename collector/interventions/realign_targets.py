@@ -34,18 +34,16 @@ class RealignTargets(OtherTargets):
         if self._watcher.rule is None:
             self.report.detail = "no rule was declared"
             return None
-        inputs = self._inputs
-        if inputs is None:
+        if self._inputs is None:
             return None
-        expected = self._watcher.rules.targets_of(inputs)
-        self._inputs = inputs  # a rule may have called a model of its own
+        expected = self._watcher.rules.targets_of(self._inputs)
         # As they are compared for the row: (rows, 1) and (rows,) speak of the same targets.
         if expected is None or expected.numel() != targets.numel():
             return None
         return expected.reshape(targets.shape).to(targets)
 
     def _forward_begins(self, module: nn.Module, args: Any) -> None:
-        if is_traced() or next(module.parameters(), None) is None:
+        if self._passes(module):
             return
         depth = getattr(self._thread, "depth", 0)
         self._thread.depth = depth + 1
@@ -53,10 +51,14 @@ class RealignTargets(OtherTargets):
             self._inputs = args[0] if len(args) == 1 else args
 
     def _forward_ended(self, module: nn.Module, args: Any, *rest: Any) -> None:
-        if is_traced() or next(module.parameters(), None) is None:
+        if self._passes(module):
             return
         self._thread.depth = max(getattr(self._thread, "depth", 1) - 1, 0)
         # (kwargs, output); after an exception torch leaves the kwargs out.
         kwargs = rest[0] if len(rest) == 2 else {}
         if self._thread.depth == 0 and kwargs and not args:
             self._inputs = dict(kwargs)
+
+    def _passes(self, module: nn.Module) -> bool:
+        """Whether a call is none of a model of the run: a rule may have one of its own; the watcher pauses for it."""
+        return self._watcher.paused or is_traced() or next(module.parameters(), None) is None

@@ -176,8 +176,10 @@ def _unregistered(run: Observation) -> Row:
         e
         for e in run.parameters
         if e.serial in reached and e.is_parameter and not e.ever_in_model and not e.owners and e.requires_grad
-        if not models & {model for _, model in e.places} and e.serial not in run.loose_moved and _lasts(run, e)
+        if not models & {model for _, model in e.places} and e.serial not in run.loose_moved
     ]
+    anew = [e for e in loose if not _lasts(run, e) and e.created is not None]
+    loose = [e for e in loose if _lasts(run, e)]
     where = [e.created for e in loose[:3] if e.created]
     return Row(
         id="OWNERSHIP/unregistered",

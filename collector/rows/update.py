@@ -11,6 +11,10 @@ from weaklink.collector.watching.parameters import ParameterEntry
 from weaklink.collector.watching.tape import BackwardSample, StepSample
 
 
+# A loss is said to have ended above its beginning when each of so many last ones is above the first.
+LAST_LOSSES = 10
+
+
 def rows(run: Observation) -> list[Row]:
     """Rows about steps, rates and movement."""
     samples = list(run.steps)
@@ -140,6 +144,10 @@ def _moved(run: Observation, samples: list[StepSample]) -> Row:
     text = f"{len(moved)}/{len(learning)} moved in {len(samples)} sampled steps"
     if still:
         text += f"; exactly still: {names(still)}"
+    # None with a closure, whose gradients do not exist before the step.
+    empty = [s for s in samples if s.gradient_norm == 0.0 or (s.gradient_norm is None and s.consumed)]
+    if still and len(empty) == len(samples):
+        text += "; at no sampled step was there a gradient to take"
     others_move = bool(moved) or run.trains_other_leaves() or run.trains_by_hand()
     wrong = _still_without_excuse(run, still, others_move)
     return Row(
@@ -147,7 +155,12 @@ def _moved(run: Observation, samples: list[StepSample]) -> Row:
         status="fail" if wrong else "evidence" if still else "pass",
         basis="exact" if wrong else None,
         text=text,
-        values={"moved": len(moved), "expected": len(learning), "still": [e.name or "" for e in still[:20]]},
+        values={
+            "moved": len(moved),
+            "expected": len(learning),
+            "still": [e.name or "" for e in still[:20]],
+            "without_gradient": len(empty),
+        },
         where=_step_sites(samples) if wrong else [],
         step=samples[0].step if wrong else None,
     )
@@ -302,6 +315,35 @@ def _copies(run: Observation) -> list[Row]:
     return [Row(id="UPDATE/copies", status="evidence", text=run.examined.copies)]
 
 
+def _finite_scale(run: Observation, samples: list[StepSample], learning: list[int]) -> Row:
+    """The loss stayed finite. Where it also ended above its beginning, steps that outgrow their parameters are suspect.
+
+    Above means every one of the last losses: one that jumps and comes back has found its way.
+    """
+    larger = [s for s in samples if joint(s.delta, learning) > joint(s.before, learning) > 0.0]
+    losses = run.tape.losses.value
+    last = losses[1:][-LAST_LOSSES:]
+    worse = bool(last) and min(last) > losses[0]
+    suspicious = worse and len(larger) > 1
+    text = "the loss stayed finite" + (" and ended above where it began" if worse and larger else "")
+    if larger:
+        first = larger[0]
+        text += f"; {len(larger)} sampled steps moved the parameters by more than their norm"
+        text += f" (step {first.step}: {joint(first.delta, learning):.4e}, {joint(first.before, learning):.4e})"
+    return Row(
+        id="UPDATE/scale",
+        status="suspected" if suspicious else "evidence" if larger else "pass",
+        text=text,
+        values={
+            "nonfinite_from_step": None,
+            "outgrown_steps": len(larger),
+            "ratio": joint(larger[0].delta, learning) / joint(larger[0].before, learning) if larger else None,
+        },
+        where=[o.built for o in run.optimizers[:1] if o.built] if suspicious else [],
+        step=larger[0].step if suspicious else None,
+    )
+
+
 def _scale(run: Observation, samples: list[StepSample]) -> Row:
     """A step longer than the parameters it moves, in a run that turned non-finite afterwards.
 
@@ -318,15 +360,7 @@ def _scale(run: Observation, samples: list[StepSample]) -> Row:
             reason=run.no_step() if not samples else "no trainable parameter was reached by a loss",
         )
     if onset is None:
-        larger = [s for s in samples if joint(s.delta, learning) > joint(s.before, learning) > 0.0]
-        text = "the loss stayed finite"
-        text += f"; {len(larger)} sampled steps moved the parameters by more than their norm" if larger else ""
-        return Row(
-            id="UPDATE/scale",
-            status="evidence" if larger else "pass",
-            text=text,
-            values={"nonfinite_from_step": None, "outgrown_steps": len(larger)},
-        )
+        return _finite_scale(run, samples, learning)
     outgrown = run.outgrown_steps()
     text = f"the loss is non-finite from step {onset} on"
     if not run.stays_nonfinite():

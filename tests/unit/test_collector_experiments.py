@@ -177,6 +177,30 @@ def test_the_rule_is_given_what_the_model_was_given(tmp_path: Path, scores: str)
     assert run.seen.losses.value == losses(RULE + script(SHUFFLED, targets="rule(batch).long()"), tmp_path)
 
 
+def test_a_rule_may_call_a_model_and_write_to_its_inputs(tmp_path: Path) -> None:
+    teacher = """
+teacher = nn.Linear(2, 2)
+with torch.no_grad():
+    teacher.weight.copy_(torch.tensor([[0.0, 0.0], [1.0, 0.75]]))
+    teacher.bias.copy_(torch.tensor([0.0, -5.25]))
+
+def rule(x):
+    return teacher(x.add_(3)).argmax(1)
+"""
+
+    def twice(targets: str) -> str:
+        # Two losses of one forward: the second one must not find the teacher's inputs in place of the model's.
+        one = f"F.cross_entropy(scores, {targets})"
+        source = script(teacher + SHUFFLED, targets=targets)
+        return source.replace(
+            f"loss = F.cross_entropy(model(batch), {targets})", f"scores = model(batch); loss = {one} + {one}"
+        )
+
+    run = treated(twice("labels"), tmp_path, "realign_targets", rule="train.py:rule")
+    assert run.seen.losses.value == losses(twice("rule(batch.clone())"), tmp_path)
+    assert run.seen.losses.value != losses(twice("labels"), tmp_path)
+
+
 def test_targets_that_follow_the_rule_stay_what_they_are(tmp_path: Path) -> None:
     run = treated(RULE + script(SGD), tmp_path, "realign_targets", rule="train.py:rule")
     assert run.seen.losses.value == losses(script(SGD), tmp_path)

@@ -5,10 +5,12 @@ Every script ends by printing a digest of torch's and Python's random state. Its
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from collector_runs import RANDOM_STATE, Run, observe, plain, with_status
+from collector_runs import RANDOM_STATE, Run, observe, plain, row, with_status
 
 COMMON = """
 import copy, random, warnings
@@ -650,3 +652,33 @@ def test_the_losses_on_the_tape_are_those_the_script_prints(both: Observed) -> N
         watched, _ = both(name)
         printed = [float(line) for line in watched.out.splitlines() if line[0].isdigit() and " " not in line]
         assert watched.seen.losses.value == printed
+
+
+RULE_WITH_A_MODULE_OF_ITS_OWN = """
+import torch
+torch.manual_seed(5)
+teacher = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.Dropout(0.5))
+optimizer = torch.optim.SGD(teacher.parameters(), 0.1)
+
+def rule(x):
+    targets = (x[:, 0] + x[:, 1] > 0).long()
+    teacher(x.zero_())
+    return targets
+"""
+
+
+def test_a_declared_rule_changes_nothing_whatever_its_module_does(tmp_path: Path) -> None:
+    # Beside the rule lies another module of a name that the script imports late.
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    (folder / "late.py").write_text("print('late, of the rule')")
+    (folder / "rules.py").write_text(RULE_WITH_A_MODULE_OF_ITS_OWN)
+    (tmp_path / "late.py").write_text("print('late, of the script')")
+    source = COMMON + textwrap.dedent(SCRIPTS["dropout"]) + "import late\n" + RANDOM_STATE
+    watched = observe(source, tmp_path, rule="rules/rules.py:rule")
+    assert watched.out == plain(source, tmp_path).out
+    assert "late, of the script" in watched.out
+    evidence = watched.seen
+    assert row(evidence, "TASK/rule").status == "pass"
+    assert [record.name for record in evidence.parameters] == ["0.weight", "0.bias", "3.weight", "3.bias"]
+    assert row(evidence, "OWNERSHIP/groups").values["optimizers"] == 1

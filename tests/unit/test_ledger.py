@@ -359,6 +359,7 @@ CRITERION = Averaging()
         functools.partial,
         lambda criterion: lambda outputs, targets: criterion(outputs, targets),
         lambda _: lambda outputs, targets: CRITERION(outputs, targets),
+        lambda _: lambda outputs, targets: sum(CRITERION(outputs, targets) for _ in range(2)),
     ],
 )
 def test_the_module_behind_a_loss_function_is_put_back(wrapped: Callable[[Any], Any]) -> None:
@@ -370,10 +371,9 @@ def test_the_module_behind_a_loss_function_is_put_back(wrapped: Callable[[Any], 
 @pytest.fixture
 def elsewhere() -> Iterator[None]:
     """New tensors are made on another device than the model's."""
-    before = torch.get_default_device()
     torch.set_default_device("meta")
     yield
-    torch.set_default_device(before)
+    torch.set_default_device(None)
 
 
 def test_a_default_device_does_not_matter(elsewhere: None) -> None:
