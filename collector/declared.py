@@ -52,8 +52,8 @@ class Fit:
 class ModeGap:
     """The loss on one batch in train mode and in eval mode; `modules` are the kinds that differ between the two."""
 
-    train: float | None
-    evaluation: float | None
+    train: float
+    evaluation: float
     modules: list[str]
 
 

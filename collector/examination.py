@@ -34,12 +34,13 @@ def examine(system: TrainingSystem, watcher: Watcher) -> None:
 
 def examine_preserved(system: TrainingSystem, watcher: Watcher) -> None:
     """The same below a `preserved` of the caller's. Each look draws from the random streams as they are now."""
+    outputs: list[Any] = []  # of the batch in eval mode: two looks want them
     looks: tuple[tuple[str, Callable[[], None]], ...] = (
         ("TASK/duplicates", lambda: _duplicates(system, watcher)),
         ("TASK/pairing", lambda: _pairing(system, watcher)),
-        ("OBJECTIVE/independence", lambda: _independence(system, watcher)),
+        ("OBJECTIVE/independence", lambda: _independence(system, watcher, outputs)),
         ("CAPABILITY", lambda: _capability(system, watcher)),
-        ("EVALUATION/mode_gap", lambda: _mode_gap(system, watcher)),
+        ("EVALUATION/mode_gap", lambda: _mode_gap(system, watcher, outputs)),
         ("EVALUATION/validation", lambda: _validation(system, watcher)),
     )
     with watcher.looking_away():
@@ -58,19 +59,20 @@ def _loss_of(system: TrainingSystem, inputs: Any, targets: Any) -> float:
     return float(loss.mean())  # the mean of one that does not reduce itself
 
 
-def _mode_gap(system: TrainingSystem, watcher: Watcher) -> None:
+def _mode_gap(system: TrainingSystem, watcher: Watcher, outputs: list[Any]) -> None:
+    """The loss in both modes. `outputs` are those of an eval-mode forward on the batch, where one was made."""
     kinds = sorted({type(module).__name__ for module in system.model.modules() if mode_matters(module)})
-    if not kinds:
-        watcher.examined.mode_gap = ModeGap(None, None, [])
-        return
-    losses = []
-    for training in (True, False):
-        # Batch statistics move in train mode.
-        with preserved(system.modules) if training else _in_eval_mode(system.model), torch.no_grad():
-            if training:
-                system.model.train()
-            losses.append(_loss_of(system, system.inputs, system.targets))
-    watcher.examined.mode_gap = ModeGap(losses[0], losses[1], kinds)
+    measured = watcher.tape.losses.value
+    if kinds or not measured or not system.model.training:
+        with preserved(system.modules), torch.no_grad():  # batch statistics move in train mode
+            system.model.train()
+            train = _loss_of(system, system.inputs, system.targets)
+    else:
+        train = measured[0]  # the step's own, before anything moved
+    with _in_eval_mode(system.model), torch.no_grad():
+        given = outputs[0] if outputs else call_model(system.model, system.inputs)
+        loss = system.loss_fn(given, system.targets)
+    watcher.examined.mode_gap = ModeGap(train, float(loss.mean()), kinds)
 
 
 def _validation(system: TrainingSystem, watcher: Watcher) -> None:
@@ -83,7 +85,7 @@ def _validation(system: TrainingSystem, watcher: Watcher) -> None:
         watcher.examined.validation = ModeGap(trained, _loss_of(system, inputs, targets), [])
 
 
-def _independence(system: TrainingSystem, watcher: Watcher) -> None:
+def _independence(system: TrainingSystem, watcher: Watcher, outputs: list[Any]) -> None:
     """Row 0 of every input is replaced by the first row that differs from it; both forwards draw the same numbers."""
     rows = rows_of(system.inputs)
     first = next((tensor for tensor in tensors_in(system.inputs) if tensor.dim()), None)
@@ -94,14 +96,15 @@ def _independence(system: TrainingSystem, watcher: Watcher) -> None:
     if other is None:
         watcher.examined.refuse("OBJECTIVE/independence", "all rows of the inputs are equal")
         return
-    plain = _evaluated(system, system.inputs)
-    changed = _evaluated(system, mapped(system.inputs, lambda tensor: _with_row(tensor, rows, other)))
+    outputs.append(_evaluated(system, system.inputs))
+    plain = _first_floating(outputs[0])
+    changed = _first_floating(_evaluated(system, mapped(system.inputs, lambda tensor: _with_row(tensor, rows, other))))
     if plain is None or changed is None or len(plain) != rows or plain.shape != changed.shape:
         watcher.examined.refuse("OBJECTIVE/independence", "the outputs have no row for each row of the inputs")
         return
     differs = (plain != changed).flatten(1).any(dim=1) if plain.dim() > 1 else plain != changed
     moved = [int(row) for row in differs.nonzero().flatten().tolist() if row != 0]
-    again = _evaluated(system, system.inputs) if moved else plain
+    again = _first_floating(_evaluated(system, system.inputs)) if moved else plain
     if again is None or not torch.equal(plain, again):
         watcher.examined.refuse("OBJECTIVE/independence", "two forwards of one batch do not agree bit for bit")
         return
@@ -116,14 +119,17 @@ def _with_row(tensor: Tensor, rows: int, other: int) -> Tensor:
     return changed
 
 
-def _evaluated(system: TrainingSystem, inputs: Any) -> Tensor | None:
+def _evaluated(system: TrainingSystem, inputs: Any) -> Any:
     put_back = keep_global_streams(mps=False)
     try:
         with _in_eval_mode(system.model), torch.no_grad():
-            outputs = next((t for t in tensors_in(call_model(system.model, inputs)) if t.is_floating_point()), None)
-            return None if outputs is None or not outputs.dim() else outputs.clone()
+            return call_model(system.model, inputs)
     finally:
         put_back()  # the next forward draws the same numbers
+
+
+def _first_floating(outputs: Any) -> Tensor | None:
+    return next((t for t in tensors_in(outputs) if t.is_floating_point() and t.dim()), None)
 
 
 @contextmanager

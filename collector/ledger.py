@@ -147,8 +147,10 @@ def _asks_for_more(tape: Tape) -> bool:
         return False
     zero = any(state == "zero" for backward in window.backwards for state, _ in backward.gradients.values())
     step = window.steps[-1]
-    # With a gradient and a rate, nothing moved: once may be chance of rounding, twice is an update that is lost.
-    if len(tape.windows) <= 2 and not any(step.moved.get(serial) for serial in step.consumed):
+    # Something had a gradient, and nothing moved: a second step tells a lost update from a first one that is special.
+    given = {s for backward in window.backwards for s, (state, _) in backward.gradients.items() if state == "nonzero"}
+    taken = given & set(step.consumed)
+    if taken and tape.steps < 2 and not any(step.moved.get(serial) for serial in step.consumed):
         return tape.highest_rate > 0.0
     outgrown = math.hypot(*step.delta.values()) > math.hypot(*step.before.values()) > 0.0
     return zero or outgrown

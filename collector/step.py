@@ -58,8 +58,8 @@ def _loss(system: TrainingSystem, outputs: Any, watcher: Watcher) -> Tensor:
     try:
         loss = system.loss_fn(outputs, system.targets)
     except (ValueError, RuntimeError, IndexError) as error:
-        rows = rows_of(system.inputs), rows_of(system.targets)
-        if None not in rows and rows[0] != rows[1]:
+        rows = rows_of(system.inputs), rows_of(outputs), rows_of(system.targets)
+        if None not in rows and rows[2] not in rows[:2]:
             watcher.examined.rows_refused = f"{type(error).__name__}: {str(error)[:200]}"
             raise StepRefused from error
         raise

@@ -21,9 +21,7 @@ _EXPLANATIONS: dict[MechanismFamily, str] = {
         "The optimizer was built first; then {names} took the place of what it holds. It steps the old objects, and "
         "the ones that the loss reaches never move."
     ),
-    "not_in_optimizer": (
-        "{names}: never given to the optimizer. No step moves what the optimizer does not hold."
-    ),
+    "not_in_optimizer": ("{names}: never given to the optimizer. No step moves what the optimizer does not hold."),
     "rate_wrong": (
         "The parameters would not move even if the optimizer held them: its learning rate is zero, or its step changes "
         "nothing."

@@ -98,6 +98,7 @@ def lost_update(evidence: Evidence, row: Row) -> Proposal | None:
     pattern = exact_pattern([record.name for record in still], others)
     rates = set(evidence.steps[0].lr) if evidence.steps else set()
     rate = rates.pop() if len(rates) == 1 else math.nan
+    groups = len(evidence.steps[0].lr) if evidence.steps else 0
     if row.status != "fail" or not still or pattern is None or not 0 < rate < math.inf:
         return None
     if row.values.get("without_gradient"):
@@ -122,6 +123,7 @@ def lost_update(evidence: Evidence, row: Row) -> Proposal | None:
                 nothing(lead),
             ),
         ],
-        ["output.first", "loss.first", "gradient.first[*]", "steps", "lr.first"],
+        # The fresh optimizer has one group: what stands in the steps beside several rates is another text.
+        ["output.first", "loss.first", "gradient.first[*]", "steps", *(["lr.first"] if groups == 1 else [])],
         Repair(text="Let the optimizer's step write to the parameters that the model uses.", kind="wiring"),
     )

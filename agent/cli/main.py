@@ -68,11 +68,15 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback(help=HELP)
 def common(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
     ] = False,
 ) -> None:
     """Options of weaklink itself; the help text is the app's."""
+    if context.invoked_subcommand is None:
+        print(context.get_help(), file=sys.stderr)
+        raise SystemExit(2)
 
 
 @app.command()

@@ -9,6 +9,12 @@ from weaklink.agent.reporters.reading import effective_divergence, lead_mechanis
 from weaklink.agent.reporters.view import IncidentView
 from weaklink.collector.evidence import Subject
 
+_UNSEEN = (
+    "The loss does not show that the run learns, and nothing that was measured says why. What was not measured may: "
+    "declare which targets belong to the inputs (--rule), or give the system as a factory (train.py:build), whose tiny "
+    "batch, modes and pairs can be looked at. To read this again:"
+)
+
 
 def next_step(incident: IncidentView) -> Section:
     """What to do next, with the command for it; after a verdict also how to hand the record on."""
@@ -48,6 +54,8 @@ def _step(incident: IncidentView, folder: str) -> tuple[Block, ...]:
         return _untested(incident.opened.subject, folder)
     if _supported(incident):
         return (*_repair(incident), again, *_hand_on(folder))
+    if effective_divergence(incident) is None and evidence.branch not in ("learning", "not_measured"):
+        return (Paragraph(_UNSEEN), _show(folder))
     if effective_divergence(incident) is None:
         return (Paragraph("Nothing here asks for a repair. To read this again:"), _show(folder))
     return (Paragraph("The cause is open. To read this again:"), _show(folder), *_hand_on(folder))

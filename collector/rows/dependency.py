@@ -59,7 +59,9 @@ def _reached(run: Observation) -> Row:
     still = [e for e in missed if not run.moved(e)]
     owned = [e for e in still if stepped & set(e.owners) or (e.owners and not stepped)]
     cuts = _cuts(run, missed)
-    cut_off = bool(_cuts(run, owned)) and not all(_has_a_twin(e, expected) for e in owned)
+    # Without gradients for now: a part may be thawed later, by a counter or a flag. A detach stands where it stands.
+    detached = [cut for cut in _cuts(run, owned) if cut.kind == "detach"]
+    cut_off = bool(detached) and not all(_has_a_twin(e, expected) for e in owned)
     text = f"{reached}/{len(expected)} expected parameters"
     if missed:
         text += f"; never reached: {names(missed)}"
@@ -90,7 +92,7 @@ def _has_a_twin(entry: ParameterEntry, expected: list[ParameterEntry]) -> bool:
     """Whether a part of the same model with the same tensors is reached: `teacher.0.weight` beside `student.0.weight`.
 
     A teacher that the script's own loop averages rests by design, also where an optimizer happens to hold it. Numbered
-    parts are layers of one stack, not such a pair.
+    parts are layers of one stack, not such a pair. An encoder and a decoder of one layout look alike: suspected then.
     """
     part, inside = _split(entry)
     twins = [e for e in expected if e.reached and e.root == entry.root and e.shape == entry.shape]

@@ -86,7 +86,7 @@ class Observation:
         by_place, by_shape = self._replaced
         found = {held.serial: held for place in entry.places for held in by_place.get(place, [])}
         if not found and self.in_process and entry.root in self.trained_roots:
-            found = {held.serial: held for held in by_shape.get((entry.shape, entry.dtype), [])}
+            found = {held.serial: held for held in by_shape.get(_like(entry), [])}
         return list(found.values())
 
     @functools.cached_property
@@ -100,8 +100,8 @@ class Observation:
                 for place in held.places_at_optimizer:
                     by_place.setdefault(place, []).append(held)
                 if held.is_parameter and not held.reached and held.order is None:
-                    by_shape.setdefault((held.shape, held.dtype), []).append(held)
-        missing = Counter((entry.shape, entry.dtype) for entry in self.unowned())
+                    by_shape.setdefault(_like(held), []).append(held)
+        missing = Counter(_like(entry) for entry in self.unowned())
         if missing != {kind: len(left) for kind, left in by_shape.items()}:
             by_shape.clear()
         return by_place, by_shape
@@ -195,3 +195,8 @@ def names(entries: list[ParameterEntry], limit: int = 6) -> str:
     shown = [entry.name or "an unnamed tensor" for entry in entries[:limit]]
     rest = len(entries) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _like(entry: ParameterEntry) -> tuple[tuple[int, ...], str]:
+    """What a tensor has in common with the one that takes its place: a new head may have another number of outputs."""
+    return (len(entry.shape), *entry.shape[1:]), entry.dtype

@@ -10,7 +10,6 @@ from weaklink.collector.rows.observation import Observation, joint, names
 from weaklink.collector.watching.parameters import ParameterEntry
 from weaklink.collector.watching.tape import BackwardSample, StepSample
 
-
 # A loss is said to have ended above its beginning when each of so many last ones is above the first.
 LAST_LOSSES = 10
 

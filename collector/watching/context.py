@@ -62,6 +62,8 @@ def is_transformed(tensor: Tensor) -> bool:
 
 def mode_matters(module: nn.Module) -> bool:
     """Whether train or eval matters for it: dropout that drops, normalisation with statistics of its own."""
-    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+    if isinstance(module, nn.modules.batchnorm._NormBase):
         return bool(module.track_running_stats)
+    if isinstance(module, (nn.RNNBase, nn.MultiheadAttention)):
+        return float(module.dropout) > 0.0
     return isinstance(module, nn.modules.dropout._DropoutNd) and float(module.p) > 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -82,7 +83,7 @@ class UserCode:
 
     def site(self, what: str) -> Site | None:
         """The innermost frame of the user's code above the caller; None when there is none on the stack."""
-        return self._of_frames(sys._getframe(1), what, innermost=True)
+        return next((site for site, _ in self._frames(sys._getframe(1), what)), None)
 
     def direct_site(self, what: str) -> Site | None:
         """The frame that called a watched function, if it is the user's own; None where a library called it."""
@@ -93,24 +94,23 @@ class UserCode:
         name = self.relative(frame.f_code.co_filename) if frame is not None else None
         return Site(file=name, line=frame.f_lineno, what=what) if frame is not None and name is not None else None
 
-    def outer_site(self, what: str) -> Site | None:
-        """The outermost frame of the user's code: the line of the script that led here."""
-        return self._of_frames(sys._getframe(1), what, innermost=False)
+    def maker_site(self, what: str) -> Site | None:
+        """The innermost function of the user's that is no constructor: where the script says that something is made.
 
-    def _of_frames(self, frame: FrameType | None, what: str, innermost: bool) -> Site | None:
-        # The script's own `main()` call at module level says nothing, the function it calls does; a constructor alone
-        # says less than the line that calls it.
+        A line inside `__init__` says less than the one that calls it; where there is no function, the module's line.
+        """
         best: dict[str, Site] = {}
+        for site, function in self._frames(sys._getframe(1), what):
+            best.setdefault(function if function in ("<module>", "__init__") else "function", site)
+        return best.get("function") or best.get("<module>") or best.get("__init__")
+
+    def _frames(self, frame: FrameType | None, what: str) -> Iterator[tuple[Site, str]]:
+        """The user's frames on the stack, innermost first, and the function of each."""
         while frame is not None:
             name = self.relative(frame.f_code.co_filename)
             if name is not None:
-                site = Site(file=name, line=frame.f_lineno, what=what)
-                if innermost:
-                    return site
-                kind = frame.f_code.co_name if frame.f_code.co_name in ("<module>", "__init__") else "function"
-                best[kind] = site
+                yield Site(file=name, line=frame.f_lineno, what=what), frame.f_code.co_name
             frame = frame.f_back
-        return best.get("function") or best.get("<module>") or best.get("__init__")
 
     def site_of_traceback(self, trace: TracebackType | None, what: str) -> Site | None:
         """The innermost frame of the user's code in a traceback."""

@@ -246,7 +246,7 @@ class Watcher:
         entry = self.parameters.registered(module, name, parameter)
         if entry.created is None:
             entry.created = self.code.site(f"{type(module).__name__}.{name} created")
-            entry.created_by = self.code.outer_site(f"{type(module).__name__}.{name} created from here")
+            entry.created_by = self.code.maker_site(f"{type(module).__name__}.{name} created from here")
             entry.order = self._tick()
 
     def _module_registered(self, parent: nn.Module, name: str, child: nn.Module | None) -> None:

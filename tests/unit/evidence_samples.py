@@ -97,7 +97,7 @@ def stale_head_rows() -> list[Row]:
             status="fail",
             basis="exact",
             text="2 held parameters are no longer in the model",
-            values={"stale": 2, "held": 6},
+            values={"stale": 2, "held": 6, "replaced": 2},
         ),
         Row(
             id="UPDATE/moved",

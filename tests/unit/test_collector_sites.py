@@ -89,11 +89,20 @@ def test_the_innermost_of_two_user_frames_wins(tmp_path: Path) -> None:
     assert (found.file, found.line) == ("inner.py", 2)
 
 
-def test_the_outermost_function_leads_and_not_the_call_of_main(tmp_path: Path) -> None:
+def test_the_function_that_makes_something_leads_and_neither_its_constructor_nor_its_caller(tmp_path: Path) -> None:
     code = UserCode(tmp_path)
-    source = "def build():\n    return code.outer_site('x')\ndef main():\n    return build()\nfound = main()"
+    source = """
+class Model:
+    def __init__(self):
+        self.site = code.maker_site('x')
+def build():
+    return Model().site
+def main():
+    return build()
+found = main()
+"""
     found = called_from(code, tmp_path / "a.py", source)
-    assert (found.file, found.line) == ("a.py", 4)
+    assert (found.file, found.line) == ("a.py", 6)
 
 
 def test_no_user_frame_is_none(tmp_path: Path) -> None:
