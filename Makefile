@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # An editable install in strict mode is a tree of links: a new file needs a new install.
 SOURCES := $(shell find collector agent prompts -name '*.py' -o -name '*.j2' 2>/dev/null | sort)
 
-.PHONY: demo test check unit bench install clean
+.PHONY: demo test check unit bench device replays install clean
 
 demo: $(STAMP)
 	@echo '$$ weaklink diagnose replays/stale_head/train.py'
@@ -26,6 +26,14 @@ unit: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/diagnose_cost.py
+	$(BIN)/python benchmarks/ledger_cost.py
+
+# Only where there is an accelerator: chain, figures and cost there, against the CPU's.
+device: $(STAMP)
+	$(BIN)/python benchmarks/on_device.py --device cuda
+
+replays: $(STAMP)
+	$(BIN)/weaklink replay --all
 
 install: $(STAMP)
 

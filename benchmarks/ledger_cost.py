@@ -77,7 +77,6 @@ class System:
 
         def measure() -> None:
             zeros_by_norm(gradients, norms(gradients))
-            norms([before for _, before in pairs])
             movements(pairs)
 
         return measure

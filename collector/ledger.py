@@ -102,7 +102,7 @@ def _read_chain(system: TrainingSystem) -> LearningChain:
             watcher.remove()
         watcher.flush_losses()
         outcome.seconds = round(time.monotonic() - started, 3)
-        net = watcher.movement.net()
+        net = watcher.movement.net_of_sampled_steps()
         if outcome.raised is None and not watcher.examined.rows_refused and not watcher.examined.out_of_range:
             kept.put_back()
             examine_preserved(system, watcher)

@@ -7,7 +7,6 @@ the one it was, at the place where it was, with the bits that it had, also when 
 from __future__ import annotations
 
 import functools
-import gc
 import numbers
 import sys
 import types
@@ -26,6 +25,7 @@ from torch.optim import Optimizer
 from weaklink.collector.random_state import keep_generator, keep_global_streams
 from weaklink.collector.storages import StorageCopies
 from weaklink.collector.tensor_state import TensorState
+from weaklink.collector.tensors import without_collection
 
 # Values that cannot change in place, or whose inside is nobody's state. The first set is a fast path by exact type.
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, type, types.FunctionType, torch.dtype})
@@ -85,14 +85,8 @@ def preserved(
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """Builds no graph and calls no override of a tensor subclass; does not stop to collect garbage."""
-    collecting = gc.isenabled()
-    gc.disable()  # ten thousand tensors are a hundred thousand new objects: collections would double the time
-    try:
-        with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
-            yield
-    finally:
-        if collecting:
-            gc.enable()
+    with without_collection(), torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+        yield
 
 
 def hidden_state(optimizer: Any) -> list[str]:

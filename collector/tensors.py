@@ -6,9 +6,11 @@ Nothing here draws a random number, builds a graph, or writes to a tensor of the
 from __future__ import annotations
 
 import ctypes
+import gc
 import hashlib
 from collections import UserDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,6 +20,8 @@ from torch import Tensor
 DIGEST_LIMIT_BYTES = 256 * 1024 * 1024
 # Differences and widened copies exist all at once for one transfer to the host; above this many bytes in parts.
 PART_BYTES = 256 * 1024 * 1024
+# Nothing is transferred on the host, and memory that was just given back is there without asking the system again.
+HOST_PART_BYTES = 16 * 1024 * 1024
 # Tensors up to this many entries are laid end to end and measured together: the calls would cost more than the numbers.
 SMALL_ENTRIES = 4096
 _FLAT = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
@@ -35,6 +39,19 @@ def dense(tensor: Tensor) -> Tensor:
     return values
 
 
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """No garbage collection meanwhile: lists over ten thousand tensors would set off one after the other."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@without_collection()
 def norms(tensors: Sequence[Tensor]) -> list[float]:
     """Euclidean norm of each tensor, as float64-accurate as its dtype allows; one host transfer a device and type.
 
@@ -135,41 +152,46 @@ def differ(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[bool]:
         return _flags([((a != b) & ~((a != a) & (b != b))).any() for a, b in pairs])
 
 
-def movements(pairs: Sequence[tuple[Tensor, Tensor]]) -> tuple[list[bool], list[float]]:
-    """Whether each pair (now, before) differs in any entry, and the Euclidean norm of the difference.
+@without_collection()
+def movements(pairs: Sequence[tuple[Tensor, Tensor]]) -> tuple[list[bool], list[float], list[float]]:
+    """Whether each pair (now, before) differs in any entry, the Euclidean norm of the difference, and that of before.
 
     A norm that is finite and not zero is movement beyond doubt, and a small tensor's zero is none. Only elsewhere
     (underflow, overflow) are the entries themselves compared: that takes several further operations a tensor.
     """
-    lengths = [0.0] * len(pairs)
-    alike = [now.dtype == before.dtype and now.device == before.device for now, before in pairs]
+    deltas, lengths = [0.0] * len(pairs), [0.0] * len(pairs)
+    now, before = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     with torch.no_grad():
-        small, rest = _by_kind([now for now, _ in pairs])
+        small, rest = _by_kind(now)
+        if _by_kind(before)[0] != small:  # moved to another device or type meanwhile: one by one
+            small, rest = {}, list(range(len(pairs)))
         for positions in small.values():
-            together = [position for position in positions if alike[position]]
-            rest += [position for position in positions if not alike[position]]
-            if together:
-                flat = _flat([pairs[p][0] for p in together]) - _flat([pairs[p][1] for p in together])
-                _put(lengths, together, _norms_of_pieces(flat, [pairs[p][0].numel() for p in together]))
-        for part in _parts([pairs[position][0] for position in rest], rest):
-            _put(lengths, part, norms([pairs[position][0] - pairs[position][1] for position in part]))
-    moved = [length != 0.0 for length in lengths]
+            sizes = [now[position].numel() for position in positions]
+            flat = _flat([before[position] for position in positions])
+            _put(lengths, positions, _norms_of_pieces(flat, sizes))
+            _put(deltas, positions, _norms_of_pieces(_flat([now[position] for position in positions]) - flat, sizes))
+        _put(lengths, rest, norms([before[position] for position in rest]))
+        for part in _parts([now[position] for position in rest], rest):
+            _put(deltas, part, norms([now[position] - before[position] for position in part]))
+    moved = [delta != 0.0 for delta in deltas]
     doubtful = [
         index
-        for index, length in enumerate(lengths)
-        if not 0.0 < length < float("inf") and not (length == 0.0 and _cannot_underflow(pairs[index][0]))
+        for index, delta in enumerate(deltas)
+        if not 0.0 < delta < float("inf") and not (delta == 0.0 and _cannot_underflow(now[index]))
     ]
     for index, has_moved in zip(doubtful, differ([pairs[index] for index in doubtful]), strict=True):
         moved[index] = has_moved
-    return moved, lengths
+    return moved, deltas, lengths
 
 
 def _parts(tensors: Sequence[Tensor], positions: list[int]) -> Iterator[list[int]]:
-    """The positions in runs whose tensors fit into `PART_BYTES` together (one of them may be larger)."""
+    """The positions in runs whose tensors fit into a part together (one of them may be larger)."""
     start, size = 0, 0
+    on_host = bool(tensors) and tensors[0].device.type == "cpu"
+    limit = HOST_PART_BYTES if on_host else PART_BYTES
     for end, tensor in enumerate(tensors):
         size += tensor.numel() * tensor.element_size()
-        if size > PART_BYTES and end > start:
+        if size > limit and end > start:
             yield positions[start:end]
             start, size = end, tensor.numel() * tensor.element_size()
     if positions:

@@ -290,12 +290,15 @@ def _last_backward(run: Observation, sample: StepSample) -> BackwardSample | Non
 
 
 def _resolution(run: Observation, samples: list[StepSample]) -> Row:
-    """Entries that had a gradient and did not move in the last bit: the step is below the resolution of their type."""
+    """Entries that had a gradient and did not move in the last bit: the step is below the resolution of their type.
+
+    Of a large parameter only the first entries are looked at: see `COUNTED_ENTRIES` in `watching/movement.py`.
+    """
     text = "entries whose movement was lost to rounding"
     measured = [s for s in samples if s.still_entries is not None]
     counted = measured[0].still_entries if measured else None
     if counted is None or not counted[1]:
-        reason = run.no_step() if not samples else "no entry with a gradient, or the model is very large"
+        reason = run.no_step() if not samples else "no owned entry had a gradient"
         return Row(id="UPDATE/resolution", status="not_measured", text=text, reason=reason)
     still, total = counted
     return Row(

@@ -20,8 +20,8 @@ from weaklink.collector.watching.parameters import ParameterBook, is_lazy
 # Frozen tensors are copied too, to prove that they stay; above this many entries only trainable ones are.
 FROZEN_ENTRIES_LIMIT = 50_000_000
 BY_HAND_ENTRIES_LIMIT = 10_000_000
-# Counting entries reads each parameter and gradient once more; only at an optimizer's first sampled step, up to here.
-COUNTED_ENTRIES = 20_000_000
+# Counting entries reads parameter, copy and gradient once more: only at an optimizer's first sampled step, and so many.
+COUNTED_ENTRIES = 65_536
 
 
 class Movement:
@@ -102,7 +102,7 @@ class Movement:
         # With a closure the gradients do not exist yet.
         self._gradient_norm = _joint(norms(gradients)) if gradients else None
         self._gradients = {}
-        if entry.serial not in self._counted and sum(gradient.numel() for gradient in gradients) <= COUNTED_ENTRIES:
+        if entry.serial not in self._counted:
             self._counted.add(entry.serial)
             held = set(entry.held)
             self._gradients = {s: t.grad for s, t in chosen.items() if s in held and t.grad is not None}
@@ -113,7 +113,10 @@ class Movement:
         return known if known is not None and same_place else tensor.detach().clone()
 
     def still_entries(self) -> tuple[int, int] | None:
-        """Entries of the stepping optimizer with a gradient: how many did not move, and of how many. Before `after`."""
+        """Entries of the stepping optimizer with a gradient: how many did not move, and of how many. Before `after`.
+
+        Of each parameter the first `COUNTED_ENTRIES` are looked at.
+        """
         gradients, self._gradients = self._gradients, {}
         counts: list[Tensor] = []
         with torch.no_grad():
@@ -123,6 +126,7 @@ class Movement:
                 # A sparse gradient has none for most rows; a step that changes the shape is no movement.
                 if now is None or now.shape != copy.shape or gradient.layout != torch.strided:
                     continue
+                now, copy, gradient = (_first_entries(tensor) for tensor in (now, copy, gradient))
                 live = gradient != 0
                 counts.append(torch.stack([((now == copy) & live).sum(), live.sum()]))
         if not counts:
@@ -151,8 +155,7 @@ class Movement:
         kept = [(s, t.detach(), c) for s, t, c in live if t is not None and t.shape == c.shape]
         self._before = {}
         with torch.no_grad():
-            lengths = norms([copy for _, _, copy in kept])
-            moved, deltas = movements([(now, copy) for _, now, copy in kept])
+            moved, deltas, lengths = movements([(now, copy) for _, now, copy in kept])
         serials = [serial for serial, _, _ in kept]
         by_serial = dict(zip(serials, deltas, strict=True))
         # At the first step the movement since the beginning is that of the step.
@@ -165,6 +168,10 @@ class Movement:
             dict(zip(serials, moved, strict=True)),
             self._gradient_norm,
         )
+
+    def net_of_sampled_steps(self) -> dict[int, float]:
+        """The same as `net` where nothing but sampled steps has moved anything: read from what they measured."""
+        return dict(self._seen)
 
     def dense_window_ended(self) -> None:
         """Measure the net movement of the dense window and let its copies go, unless they are to be kept."""
@@ -191,6 +198,13 @@ class Movement:
             # The script may have moved its model since, `model.cpu()` at the end being the usual way.
             lengths = norms([now.to(first.device) - first for _, now, first in pairs])
         return {serial: length for (serial, _, _), length in zip(pairs, lengths, strict=True)}
+
+
+def _first_entries(tensor: Tensor) -> Tensor:
+    """About the first `COUNTED_ENTRIES` of a tensor: whole rows, whatever its strides."""
+    if tensor.numel() <= COUNTED_ENTRIES:
+        return tensor
+    return tensor[: max(1, COUNTED_ENTRIES * len(tensor) // tensor.numel())]
 
 
 def _joint(lengths: list[float]) -> float:

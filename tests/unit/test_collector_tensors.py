@@ -84,10 +84,10 @@ def test_large_tensors_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> No
     whole = norms(large), under_test.movements(pairs)
     widened: list[int] = []
     of_one_kind = under_test._norms_of_one_kind
-    monkeypatch.setattr(under_test, "PART_BYTES", 20_000)
+    monkeypatch.setattr(under_test, "HOST_PART_BYTES", 20_000)
     monkeypatch.setattr(under_test, "_norms_of_one_kind", lambda part: widened.append(len(part)) or of_one_kind(part))
     assert (norms(large), under_test.movements(pairs)) == whole
-    assert widened == [2, 2, 1] * 2
+    assert widened == [2, 2, 1] * 3
     assert whole[1][0] == [False, True, False, True, False]
 
 
