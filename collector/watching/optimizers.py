@@ -56,6 +56,7 @@ class OptimizerBook:
             tensors = [tensor for tensor in group.get("params", []) if isinstance(tensor, Tensor)]
             entry.groups.append(
                 f"{len(tensors)} tensors, lr {rate(group):g}, weight decay {float(group.get('weight_decay') or 0.0):g}"
+                + (", maximizes" if group.get("maximize") else "")
             )
             for tensor in tensors:
                 parameter = self._parameters.entry(tensor)

@@ -85,6 +85,12 @@ def exploding() -> Evidence:
     return run("UPDATE/scale", "suspected", values, last=math.nan, rate=1e4)
 
 
+def climbing() -> Evidence:
+    """A learning rate of 100: the loss stays finite, and ends far above where it began."""
+    values: dict[str, Value] = {"nonfinite_from_step": None, "outgrown_steps": 3, "ratio": 8.5}
+    return run("UPDATE/scale", "suspected", values, last=83.6, rate=100.0)
+
+
 def dead() -> Evidence:
     """The first layer's units never fire: its gradients are zero, and so are those of the weights behind it."""
     zero = FEATURES[:3]

@@ -11,6 +11,7 @@ from fault_samples import (
     FEATURES,
     NAMES,
     change,
+    climbing,
     dead,
     detached,
     doubled,
@@ -53,6 +54,7 @@ def advise(evidence: Evidence) -> Proposal:
             ["zero_gradient", "signal_vanishes", "other"],
         ),
         (exploding, "scale_lr", {"factor": 1e-5}, ["rate_wrong", "nonfinite"]),
+        (climbing, "scale_lr", {"factor": 1e-3}, ["rate_wrong", "wrong_term_or_sign"]),
         (motionless, "fresh_optimizer", {"kind": "SGD", "lr": 0.01}, ["update_lost", "rate_wrong"]),
     ],
 )
@@ -103,6 +105,21 @@ def test_what_must_change() -> None:
 def test_every_experiment_but_ownership_is_offered_for_one_of_the_samples() -> None:
     samples = (shuffled, doubled, detached, dead, exploding, motionless)
     assert {sample().rows[0].id for sample in samples} | {"OWNERSHIP/owned"} == set(PAGES)
+
+
+@pytest.mark.parametrize(("last", "status"), [(0.2, "supported"), (0.9, "refuted")])
+def test_a_climb_is_a_rate_only_where_a_smaller_one_falls(last: float, status: str) -> None:
+    proposal = advise(climbing())
+    treatment = treated(climbing(), last=last)
+    treatment.steps[0].lr = [0.1]
+    verdict = judge(proposal, reruns(climbing(), treatment))
+    assert verdict.mechanisms[0].status == status
+
+
+def test_a_step_that_finds_no_gradient_is_asked_about_and_no_other_optimizer_is_tried() -> None:
+    proposal = advise(with_values(motionless, without_gradient=10))
+    assert proposal.outcome == "ask_operator"
+    assert "step_before_backward" in [mechanism.id for mechanism in proposal.mechanisms]
 
 
 # --- Where a page asks instead ----------------------------------------------------------------------------------------
