@@ -305,7 +305,7 @@ def _usage(error: Exception) -> WeaklinkError:
 
 
 def _interrupted(wants_json: bool) -> int:
-    return _report(_Interrupted("Interrupted.", hint="what had been recorded is kept."), wants_json)
+    return _report(_Interrupted("Interrupted.", hint="what had been recorded, if anything, is kept."), wants_json)
 
 
 def _report(error: WeaklinkError, wants_json: bool) -> int:
