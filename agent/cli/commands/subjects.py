@@ -29,7 +29,9 @@ def read_subject(words: list[str], module: str | None, folder: Path | None = Non
             raise UsageError(f"{module!r} is no module name.", about="-m", hint=hint)
         return Subject(kind="module", name=module, argv=words)
     if not words:
-        raise UsageError("No script was named.", hint="name one, as in `weaklink diagnose train.py -- ARGS`, or -m MODULE.")
+        raise UsageError(
+            "No script was named.", hint="name one, as in `weaklink ledger train.py -- ARGS`, or -m MODULE."
+        )
     folder = Path.cwd() if folder is None else folder
     if not (folder / words[0]).exists() and _names_function(words[0]):
         return _factory(words, folder)
