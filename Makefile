@@ -22,7 +22,8 @@ check: $(STAMP)
 	$(BIN)/mypy -p weaklink.agent -p weaklink.collector
 
 unit: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/unit -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/integration
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/diagnose_cost.py
