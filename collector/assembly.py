@@ -103,7 +103,6 @@ def read(
         tape,
         watcher.parameters.entries,
         watcher.optimizers.entries,
-        task=declared.task,
         declared=declared,
         examined=watcher.examined,
         given=watcher.given,

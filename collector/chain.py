@@ -114,8 +114,7 @@ class LearningChain:
 
 
 def _place(site: Site) -> str:
-    at = site.file if site.line is None else f"{site.file}:{site.line}"
-    return f"{printable(at)}: {printable(site.what)}"
+    return f"{printable(site.place)}: {printable(site.what)}"
 
 
 def _width() -> int:

@@ -70,6 +70,11 @@ class Site(Model):
     line: int | None
     what: str
 
+    @property
+    def place(self) -> str:
+        """`train.py:48`, or the file alone where it has no line."""
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
 
 class Row(Model):
     """One line of the learning chain.

@@ -236,7 +236,7 @@ def digest(tensor: Tensor) -> str | None:
         # Not .numpy(): bfloat16 has no numpy type, and numpy may not be installed.
         return hashlib.sha256(head + ctypes.string_at(host.data_ptr(), size) if size else head).hexdigest()
     except (RuntimeError, NotImplementedError):
-        return None
+        return None  # a subclass whose values lie nowhere as plain bytes (fake, nested): the row says so
 
 
 def digest_all(tensors: Sequence[Tensor]) -> str | None:

@@ -22,7 +22,6 @@ from weaklink.agent.reporters.reading import (
     mechanism_status,
     mechanisms,
     outcomes,
-    place,
     status_of,
 )
 from weaklink.agent.reporters.view import IncidentView
@@ -155,7 +154,7 @@ def _must_stand_alone(evidence: Evidence) -> None:
 def _row(row: Row) -> dict[str, Any]:
     body = plain(row)
     kept = {key: body[key] for key in ("status", "basis", "downstream", "step", "values")}
-    return kept | {"where": [place(site) for site in row.where if not is_absolute(site.file)]}
+    return kept | {"where": [site.place for site in row.where if not is_absolute(site.file)]}
 
 
 def _outcome(evidence: Evidence) -> dict[str, Any]:
@@ -164,7 +163,7 @@ def _outcome(evidence: Evidence) -> dict[str, Any]:
     where = raised.where if raised is not None else None
     return plain(outcome, exclude={"seconds", "note", "raised"}) | {
         "raised": raised.type if raised is not None else None,
-        "raised_at": place(where) if where is not None and not is_absolute(where.file) else None,
+        "raised_at": where.place if where is not None and not is_absolute(where.file) else None,
     }
 
 

@@ -13,7 +13,6 @@ from weaklink.agent.reporters.reading import (
     lead_mechanism,
     mechanism_status,
     mechanisms,
-    place,
     sites,
     withdrawn_row,
 )
@@ -89,7 +88,7 @@ def where(incident: IncidentView) -> Section | None:
     found = sites(incident)
     if not found:
         return None
-    return Section("Where", (Facts(tuple((place(site), site.what) for site in found)),))
+    return Section("Where", (Facts(tuple((site.place, site.what) for site in found)),))
 
 
 def experiment(incident: IncidentView) -> Section | None:
@@ -151,7 +150,7 @@ def _raised(evidence: Evidence) -> list[str]:
     raised = evidence.outcome.raised
     if raised is None:
         return []
-    at = f" at {place(raised.where)}" if raised.where else ""
+    at = f" at {raised.where.place}" if raised.where else ""
     return [f"The script raised {raised.type}{at}: {raised.message}"]
 
 

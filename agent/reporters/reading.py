@@ -90,11 +90,6 @@ def sites(incident: IncidentView) -> list[Site]:
     return [Site(file=file, line=line, what=_joined(notes)) for (file, line), notes in said.items()]
 
 
-def place(site: Site) -> str:
-    """`train.py:48`, or the file alone where it has no line."""
-    return site.file if site.line is None else f"{site.file}:{site.line}"
-
-
 def status_of(incident: IncidentView) -> IncidentStatus:
     """Cause, action and recovery: as closed, else as judged, else nothing known."""
     closed = incident.closed.status if incident.closed is not None else None

@@ -66,7 +66,7 @@ def _reached(run: Observation) -> Row:
     if missed:
         text += f"; never reached: {names(missed)}"
     if cuts:
-        text += f"; the path ends at {', '.join(_place(cut) for cut in cuts[:3])}"
+        text += f"; the path ends at {', '.join(cut.site.place for cut in cuts[:3])}"
     # A system was handed over to be trained, and a call that stands in it keeps the loss from what it was given.
     proven = run.given and cut_off
     declared = bool(missed and run.declared.expected)
@@ -81,7 +81,7 @@ def _reached(run: Observation) -> Row:
             "reached": reached,
             "expected": len(expected),
             "missed": [e.name or "" for e in missed[:20]],
-            "cut": [_place(cut) for cut in cuts if cut.kind == "detach"],
+            "cut": [cut.site.place for cut in cuts if cut.kind == "detach"],
         },
         where=[*(cut.site for cut in cuts), *(e.created for e in owned[:3] if e.created)] if status != "pass" else [],
         step=1 if missed else None,
@@ -113,9 +113,5 @@ def _cuts(run: Observation, missed: list[ParameterEntry]) -> list[CutSample]:
     for window in run.tape.windows:
         for cut in window.cuts:
             if cut.leaves & serials:
-                found.setdefault(_place(cut), cut)
+                found.setdefault(cut.site.place, cut)
     return list(found.values())
-
-
-def _place(cut: CutSample) -> str:
-    return f"{cut.site.file}:{cut.site.line}"

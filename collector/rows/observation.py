@@ -22,7 +22,6 @@ class Observation:
     tape: Tape
     parameters: list[ParameterEntry]
     optimizers: list[OptimizerEntry]
-    task: str | None = None
     # Whether the script came to its own end: what it did not do yet, it might still have done otherwise.
     whole: bool = True
     raised: Site | None = None

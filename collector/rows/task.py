@@ -6,6 +6,7 @@ import math
 
 from weaklink.collector.evidence import Row, Value
 from weaklink.collector.rows.observation import Observation
+from weaklink.collector.watching.rule import PERMUTATIONS
 from weaklink.collector.watching.tape import LossSample, TensorSummary
 
 
@@ -35,8 +36,8 @@ def _first_loss(run: Observation) -> LossSample | None:
 
 
 def _meaning(run: Observation) -> Row:
-    text = run.task if run.task else "what one input and one target mean: not declared (--task)"
-    return Row(id="TASK/meaning", status="evidence", text=text, values={"declared": run.task is not None})
+    text = run.declared.task if run.declared.task else "what one input and one target mean: not declared (--task)"
+    return Row(id="TASK/meaning", status="evidence", text=text, values={"declared": run.declared.task is not None})
 
 
 def _counts(run: Observation, inputs: TensorSummary | None, loss: LossSample | None) -> Row:
@@ -202,7 +203,7 @@ def _rule(run: Observation) -> Row:
     # In a few rows, or with hardly more than one class, a single wrong label would look the same.
     broken = sample.agreeing <= sample.by_chance < sample.rows - 1
     shown = ", ".join(str(position) for position in sample.mismatched)
-    text += f"; the best of 100 permutations has {sample.by_chance}" if broken else ""
+    text += f"; the best of {PERMUTATIONS} permutations has {sample.by_chance}" if broken else ""
     return Row(
         id="TASK/rule",
         status="fail" if broken else "suspected",
@@ -225,7 +226,7 @@ def _pairing(run: Observation) -> Row:
         # No more than chance: shuffled, or a task whose classes do not lie together. Nothing to accuse anybody of.
         status="pass" if agreeing > by_chance else "evidence",
         text=f"nearest neighbours share a target in {agreeing} of {rows} rows; "
-        f"the best of 100 permutations has {by_chance}",
+        f"the best of {PERMUTATIONS} permutations has {by_chance}",
         values={"agreeing": agreeing, "rows": rows, "by_chance": by_chance},
     )
 
