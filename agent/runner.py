@@ -134,6 +134,7 @@ class Runner:
             intervention=intervention,
             intervention_parameters=parameters,
             keep_initial=rerun,
+            looks="off" if rerun else "fork",
             pins=self.pins,
             guard=self._scratch.guard,
             environment=self._environment(rerun or self._offline),

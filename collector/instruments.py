@@ -25,7 +25,7 @@ class Instruments:
 
     def __init__(self, job: Job, code: UserCode) -> None:
         self._job = job
-        self.watcher = Watcher(code, WatchSettings(job.every_step_until, job.keep_initial))
+        self.watcher = Watcher(code, WatchSettings(job.every_step_until, job.keep_initial, looks=job.looks))
         self.watcher.declared = Declared(task=job.task, rule=job.rule)
         if job.rule is not None:
             self.watcher.rules.declare_later(self._load_rule)
@@ -47,7 +47,7 @@ class Instruments:
 
     def finish(self) -> None:
         """The script is over: bring everything to the host, and take the hooks away."""
-        self.watcher.flush_losses()
+        self.watcher.finish()
         # Models of a function are gone now, those of the module are not: what they were last stands.
         if len(self.watcher.roots.alive()) == len(self.watcher.roots.entries):
             self.watcher.name_everything()

@@ -7,7 +7,9 @@ from typing import Literal
 
 from weaklink.collector.evidence import Model, Subject, Value
 
-Role = Literal["observe", "control", "control_again", "placebo", "treatment"]
+Role = Literal["observe", "close_up", "control", "control_again", "placebo", "treatment"]
+# Whether looks that take forwards of our own are allowed: in a forked copy, or in this process (then disposable).
+LookMode = Literal["off", "fork", "in_place"]
 
 
 class Pins(Model):
@@ -31,7 +33,7 @@ class Job(Model):
 
     `horizon` counts optimizer steps, `horizon_backwards` backward calls of a run that never steps; None runs to the
     end. `deadline` is in seconds and is watched from outside as well. `rule` names a function, `module:function` or
-    `file.py:function`, that gives the targets belonging to a batch of inputs.
+    `file.py:function`, that gives the targets belonging to a batch of inputs. `looks` allows forwards of our own.
     """
 
     role: Role
@@ -44,6 +46,7 @@ class Job(Model):
     intervention: str | None = None
     intervention_parameters: dict[str, Value] = {}
     keep_initial: bool = False
+    looks: LookMode = "off"
     every_step_until: int = 5
     pins: Pins | None = None
     guard: GuardSettings | None = None

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 from weaklink.collector.declared import Declared, Examined
 from weaklink.collector.evidence import Site
+from weaklink.collector.looks import Look
 from weaklink.collector.watching.optimizers import OptimizerEntry
 from weaklink.collector.watching.parameters import ParameterEntry, Place
-from weaklink.collector.watching.tape import BackwardSample, StepSample, Tape
+from weaklink.collector.watching.tape import BackwardSample, Record, StepSample, Tape
 
 
 @dataclass
@@ -37,6 +38,14 @@ class Observation:
     given: bool = False
     rule_declared: bool = False
     rule_problem: str | None = None
+
+    def record(self, kind: type[Record]) -> Record:
+        """What one part of the watcher wrote down."""
+        return self.tape.record(kind)
+
+    def look(self, name: str) -> Look:
+        """What a look in a disposable copy showed; where it was not taken, its `problem` says why."""
+        return self.tape.looks.get(name, Look(None, "it takes a run whose looks are allowed (`weaklink diagnose`)"))
 
     @property
     def backwards(self) -> Iterator[BackwardSample]:

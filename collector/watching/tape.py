@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from weaklink.collector.evidence import GradientState, Series, Site
+from weaklink.collector.looks import Look
 from weaklink.collector.losses import ByHand
+
+Record = TypeVar("Record")
 
 # Every backward call's loss is kept up to here; then every second, every fourth, ...
 SERIES_LIMIT = 4096
@@ -232,4 +235,14 @@ class Tape:
     outputs_digest: str | None = None
     rules: list[RuleSample] = field(default_factory=list)
     loss_calls: list[LossCall] = field(default_factory=list)
+    # What took a forward, a read or a fit of our own, in a copy that was thrown away, by the name of the look.
+    looks: dict[str, Look] = field(default_factory=dict)
+    records: dict[type, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+
+    def record(self, kind: type[Record]) -> Record:
+        """What one part wrote down; made empty at the first call."""
+        if kind not in self.records:
+            self.records[kind] = kind()
+        found: Record = self.records[kind]
+        return found

@@ -25,6 +25,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.overrides import handle_torch_function, has_torch_function
 
 from weaklink.collector.declared import Declared, Examined
+from weaklink.collector.job import LookMode
+from weaklink.collector.looks import Looks
 from weaklink.collector.losses import reproduce
 from weaklink.collector.tensors import digest_all, tensors_in
 from weaklink.collector.watching.context import (
@@ -42,6 +44,8 @@ from weaklink.collector.watching.movement import Movement
 from weaklink.collector.watching.nodes import SITE
 from weaklink.collector.watching.optimizers import OptimizerBook, rate
 from weaklink.collector.watching.parameters import ParameterBook, RootBook, name_parameters
+from weaklink.collector.watching.part import Part, RootCall
+from weaklink.collector.watching.parts import EVENTS, listeners, make_parts
 from weaklink.collector.watching.patches import wrap
 from weaklink.collector.watching.received import digest_parameters, left_over, read_gradients
 from weaklink.collector.watching.rule import Rule, RuleReader
@@ -64,12 +68,14 @@ class WatchSettings:
         in_process: The models were made before the hooks: where parameters hang is read off the modules themselves.
         fixed: Nothing is created, replaced or carried over between a backward and its step; nothing is hashed. Saves a
             ledger what only a script's own loop can show.
+        looks: Whether looks that take forwards of our own are allowed, and where.
     """
 
     every_step_until: int = DENSE_STEPS
     keep_initial: bool = False
     in_process: bool = False
     fixed: bool = False
+    looks: LookMode = "off"
 
 
 # Watchers that are installed, outermost first: only the innermost one looks, the others see no call of its subject.
@@ -110,6 +116,11 @@ class Watcher:
         self._undo: list[Callable[[], object]] = []
         self._targets: Tensor | None = None
         self._away = 0
+        self._sample_next = False
+        self._calls = 0
+        self.looks = Looks(self.settings.looks, self.tape.looks, self.looking_away)
+        self.parts: list[Part] = [] if self.settings.fixed else make_parts(self)
+        self._listeners = {name: listeners(self.parts, name) for name in EVENTS}
         self._open_window()
 
     @property
@@ -126,29 +137,31 @@ class Watcher:
             # torch tells a script that compiles a module about hooks: ours, which skip whatever is being compiled.
             warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
         for handle in (
-            register_optimizer_step_pre_hook(self._guarded(self._step_begins)),
-            register_optimizer_step_post_hook(self._guarded(self._step_ended)),
+            register_optimizer_step_pre_hook(self.guarded(self._step_begins)),
+            register_optimizer_step_post_hook(self.guarded(self._step_ended)),
             register_optimizer_step_post_hook(self.step_finished),
             module_hooks.register_module_forward_pre_hook(self._forward_begins),
             module_hooks.register_module_forward_hook(self._forward_ended, with_kwargs=True, always_call=True),
-            module_hooks.register_module_parameter_registration_hook(self._guarded(self._parameter_registered)),
-            module_hooks.register_module_module_registration_hook(self._guarded(self._module_registered)),
+            module_hooks.register_module_parameter_registration_hook(self.guarded(self._parameter_registered)),
+            module_hooks.register_module_module_registration_hook(self.guarded(self._module_registered)),
         ):
             self._undo.append(handle.remove)
             # That a hook takes keywords is noted in a table of its own, which torch's handle leaves as it is.
             keywords: dict[int, bool] = getattr(module_hooks, "_global_forward_hooks_with_kwargs", {})
             self._undo.append(functools.partial(keywords.pop, handle.id, None))
-        self._wrap(torch.autograd, "backward", self._watched_backward)
-        self._wrap(torch.autograd, "grad", self._watched_grad)
-        self._wrap(Tensor, "detach", self._watched_detach)
-        self._wrap(Tensor, "detach_", self._watched_detach)
-        self._wrap(Tensor, "softmax", self._watched_softmax)
-        self._wrap(Optimizer, "add_param_group", self._watched_add_param_group)
-        self._wrap(torch.amp.GradScaler, "scale", self._watched_scale)
-        self._wrap(torch.amp.GradScaler, "step", self._watched_scaler_step)
-        self._wrap(torch.autograd.graph.saved_tensors_hooks, "__enter__", self._watched_packing)
+        self.wrap(torch.autograd, "backward", self._watched_backward)
+        self.wrap(torch.autograd, "grad", self._watched_grad)
+        self.wrap(Tensor, "detach", self._watched_detach)
+        self.wrap(Tensor, "detach_", self._watched_detach)
+        self.wrap(Tensor, "softmax", self._watched_softmax)
+        self.wrap(Optimizer, "add_param_group", self._watched_add_param_group)
+        self.wrap(torch.amp.GradScaler, "scale", self._watched_scale)
+        self.wrap(torch.amp.GradScaler, "step", self._watched_scaler_step)
+        self.wrap(torch.autograd.graph.saved_tensors_hooks, "__enter__", self._watched_packing)
         for scheduler in scheduler_classes():
-            self._wrap(scheduler, "step", self._watched_scheduler_step)
+            self.wrap(scheduler, "step", self._watched_scheduler_step)
+        for part in self.parts:
+            part.install()
 
     def remove(self) -> None:
         """Take every hook away again; the tape stays."""
@@ -157,10 +170,11 @@ class Watcher:
         while self._undo:
             self._undo.pop()()
 
-    def _wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
+    def wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
+        """Call `around(original, ...)` in place of a function until the hooks are taken away."""
         self._undo.append(wrap(owner, name, around, lambda: self.paused))
 
-    def _guarded(self, hook: Callable[..., None]) -> Callable[..., None]:
+    def guarded(self, hook: Callable[..., None]) -> Callable[..., None]:
         """A hook whose own failure ends up on the tape, never in the user's run."""
 
         @functools.wraps(hook)
@@ -194,6 +208,22 @@ class Watcher:
         if text not in self.tape.problems and len(self.tape.problems) < 50:
             self.tape.problems.append(text)
 
+    def tell(self, event: str, *args: Any) -> None:
+        """Call the parts that listen to this event; what they raise is written down."""
+        for listener in self._listeners[event]:
+            self.guarded(listener)(*args)
+
+    def finish(self) -> None:
+        """The script is over: bring everything to the host, let the parts and the held looks speak."""
+        self.flush_losses()
+        if not self.settings.fixed:
+            self.tell("finish")
+        self.looks.settle()
+
+    def sample_next(self) -> None:
+        """Sample the next step too: something has changed."""
+        self._sample_next = True
+
     def flush_losses(self) -> None:
         """Bring losses still on the device to the tape."""
         self._losses.flush()
@@ -207,7 +237,8 @@ class Watcher:
 
     def _open_window(self) -> None:
         step = self.tape.steps + 1
-        sampled = is_sampled(step, self.settings.every_step_until)
+        sampled = self._sample_next or is_sampled(step, self.settings.every_step_until)
+        self._sample_next = False
         # A run that only calls backward and never steps must not collect samples without end.
         self._window = Window(step) if sampled else None
         if self._window is not None:
@@ -263,9 +294,9 @@ class Watcher:
         if depth == 0:
             self._thread.with_gradients = torch.is_grad_enabled()
             self.tape.phase = "forward" if torch.is_grad_enabled() else "evaluation"
-            self._guarded(self._root_begins)(module, args)
+            self.guarded(self._root_begins)(module, args)
         elif self._window is not None and self._thread.with_gradients and not torch.is_grad_enabled():
-            self._guarded(self.cuts.called_without_gradients)(module)
+            self.guarded(self.cuts.called_without_gradients)(module)
 
     def _root_begins(self, module: nn.Module, args: Any) -> None:
         known = len(self.roots.entries)
@@ -287,8 +318,15 @@ class Watcher:
         raised = output is None and sys.exc_info()[0] is not None
         if self._thread.depth == 0 and self.tape.phase == "evaluation" and not raised:
             self.tape.phase = "between"
-        if self._thread.depth == 0 and self._window is not None and torch.is_grad_enabled():
-            self._guarded(self._root_ended)(module, (args, kwargs), output)
+        if self._thread.depth or raised:
+            return
+        if self._window is not None and torch.is_grad_enabled():
+            self.guarded(self._root_ended)(module, (args, kwargs), output)
+        if self._listeners["root_called"] and (root := self.roots.entry(module)) is not None:
+            sampled = self._window is not None
+            self._calls += 1
+            call = RootCall(self._calls, root, module, args, kwargs, output, torch.is_grad_enabled(), sampled)
+            self.tell("root_called", call)
 
     def _root_ended(self, module: nn.Module, args: Any, output: Any) -> None:
         root, window = self.roots.entry(module), self._window
@@ -299,7 +337,7 @@ class Watcher:
             return  # inside vmap, grad and their like a tensor has no values to read
         floating = next((tensor for tensor in outputs if tensor.is_floating_point()), None)
         if not self.tape.rules:  # compared once: a rule does not change from step to step
-            self._guarded(self.rules.forward)(args[0], args[1])
+            self.guarded(self.rules.forward)(args[0], args[1])
         hashed = not self.settings.fixed and self.tape.outputs_digest is None and not self.tape.backwards
         if hashed and floating is not None:
             self.tape.inputs_digest = digest_all(inputs)
@@ -330,14 +368,18 @@ class Watcher:
         self.tape.phase = "backward"
         for listener in self.before_backward:
             listener()
-        self._guarded(self._backward_begins)(tensors)
+        self.guarded(self._backward_begins)(tensors)
+        sample = self._sample_of_this_backward()
+        if self._listeners["backward_begins"]:
+            self.tell("backward_begins", list(tensors_in(tensors)), sample)
         self._backward_depth += 1
         try:
             result = original(tensors, *args, **kwargs)
         finally:
             self._backward_depth -= 1
         self.tape.phase = "between"
-        self._guarded(self._backward_ended)()
+        self.guarded(self._backward_ended)()
+        self.tell("backward_ended", sample)
         return result
 
     def _backward_begins(self, tensors: Any) -> None:
@@ -361,7 +403,7 @@ class Watcher:
             index, site, value, any(tensor.requires_grad for tensor in losses), None, left_over(self.parameters)
         )
         for tensor in losses[:4]:
-            graph = walk(tensor, self.parameters, not self._packing_hooks_seen, self._guarded(self._compare_rule))
+            graph = walk(tensor, self.parameters, not self._packing_hooks_seen, self.guarded(self._compare_rule))
             if sample.graph is None:
                 sample.graph = graph
             else:
@@ -375,7 +417,7 @@ class Watcher:
         self._window.backwards.append(sample)
         targets, self._targets = self._targets, None
         if targets is not None:
-            self._guarded(self._compare_rule)(targets)  # of a loss whose graph keeps none
+            self.guarded(self._compare_rule)(targets)  # of a loss whose graph keeps none
 
     def _compare_rule(self, targets: Tensor) -> None:
         if (sample := self.rules.compare(targets)) is not None:
@@ -400,11 +442,14 @@ class Watcher:
             elif entry.reached is None and entry.in_model:
                 entry.reached = False
 
-    def _backward_ended(self) -> None:
+    def _sample_of_this_backward(self) -> BackwardSample | None:
         if self._window is None or not self._window.backwards:
-            return
+            return None
         sample = self._window.backwards[-1]
-        if sample.index == self.tape.backwards:
+        return sample if sample.index == self.tape.backwards else None
+
+    def _backward_ended(self) -> None:
+        if (sample := self._sample_of_this_backward()) is not None:
             first = not self._first_gradients_read and not self.settings.fixed
             sample.gradients = read_gradients(self.parameters, with_digests=first)
             self._first_gradients_read = True
@@ -458,7 +503,7 @@ class Watcher:
     @unseen_by_warnings
     def _watched_add_param_group(self, original: Callable[..., Any], optimizer: Optimizer, group: Any) -> Any:
         result = original(optimizer, group)
-        self._guarded(self._groups_changed)(optimizer)
+        self.guarded(self._groups_changed)(optimizer)
         return result
 
     def _groups_changed(self, optimizer: Optimizer) -> None:
@@ -488,6 +533,7 @@ class Watcher:
             if new:
                 self.optimizers.read_groups(entry, optimizer.param_groups)
             self.movement.before(optimizer, entry)
+        self.tell("step_begins", optimizer, entry)
 
     def _step_ended(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if inside_another_step():
@@ -496,26 +542,27 @@ class Watcher:
         self.tape.steps += 1
         entry, _ = self.optimizers.entry(optimizer, None, self.order + 1)
         entry.steps += 1
+        taken: StepSample | None = None
         if self._window is not None:
             still = self.movement.still_entries()
             before, delta, moved, norm = self.movement.after()
-            self._window.steps.append(
-                StepSample(
-                    self.tape.steps,
-                    entry.serial,
-                    self.tape.last_step_site,
-                    [rate(group) for group in optimizer.param_groups],
-                    list(entry.held),
-                    norm,
-                    before,
-                    delta,
-                    moved,
-                    {} if self.settings.fixed else left_over(self.parameters),
-                    still,
-                )
+            taken = StepSample(
+                self.tape.steps,
+                entry.serial,
+                self.tape.last_step_site,
+                [rate(group) for group in optimizer.param_groups],
+                list(entry.held),
+                norm,
+                before,
+                delta,
+                moved,
+                {} if self.settings.fixed else left_over(self.parameters),
+                still,
             )
+            self._window.steps.append(taken)
             if self.tape.steps >= self.settings.every_step_until:
                 self.movement.dense_window_ended()
+        self.tell("step_ended", optimizer, entry, taken)
         self._open_window()
 
     def step_finished(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
