@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # An editable install in strict mode is a tree of links: a new file needs a new install.
 SOURCES := $(shell find collector agent prompts -name '*.py' -o -name '*.j2' 2>/dev/null | sort)
 
-.PHONY: demo test check unit bench device replays install clean
+.PHONY: demo test check unit bench score device replays install clean
 
 demo: $(STAMP)
 	@echo '$$ weaklink diagnose replays/stale_head/train.py'
@@ -28,6 +28,12 @@ unit: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/diagnose_cost.py
 	$(BIN)/python benchmarks/ledger_cost.py
+	$(BIN)/python benchmarks/observe_cost.py
+
+# Every case in tests/cases, broken and repaired: half an hour on two cores. Some of them train with lightning.
+score: $(STAMP)
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[score]' --config-settings editable_mode=strict
+	$(BIN)/python benchmarks/score
 
 # Only where there is an accelerator: chain, figures and cost there, against the CPU's.
 device: $(STAMP)
