@@ -12,6 +12,7 @@ from weaklink.agent.proposal import Proposal
 from weaklink.agent.record.bodies import Frozen
 from weaklink.agent.record.canonical import digest
 from weaklink.agent.subject_files import claimed_name, is_absolute
+from weaklink.collector.declared import Intent
 from weaklink.collector.evidence import Evidence
 from weaklink.collector.job import Pins
 
@@ -21,7 +22,14 @@ CONTEXT_SCHEMA = "weaklink.context/1"
 FLOOR_FACTOR = 10
 
 
-def freeze(evidence: Evidence, proposal: Proposal, horizon: int, pins: Pins, rule: str | None = None) -> Frozen:
+def freeze(
+    evidence: Evidence,
+    proposal: Proposal,
+    horizon: int,
+    pins: Pins,
+    rule: str | None = None,
+    intent: Intent | None = None,
+) -> Frozen:
     """Claim and context of this proposal on this evidence, with their digests.
 
     Args:
@@ -30,16 +38,20 @@ def freeze(evidence: Evidence, proposal: Proposal, horizon: int, pins: Pins, rul
         horizon: Optimizer steps of every rerun.
         pins: Seeds fixed from outside.
         rule: What the user declared with `--rule`.
+        intent: What else the user declared.
     """
-    claim, context = _claim(evidence, proposal, horizon, pins, rule), _context(evidence, proposal)
+    claim, context = _claim(evidence, proposal, horizon, pins), _context(evidence, proposal)
+    # Only where something was declared: a claim without declarations has the digest it always had.
+    claim |= {} if rule is None else {"rule": rule}
+    claim |= {"declared": intent.said} if intent is not None and intent.said else {}
     return Frozen(claim_sha256=digest(claim), context_sha256=digest(context), claim=claim, context=context)
 
 
-def _claim(evidence: Evidence, proposal: Proposal, horizon: int, pins: Pins, rule: str | None) -> dict[str, Any]:
+def _claim(evidence: Evidence, proposal: Proposal, horizon: int, pins: Pins) -> dict[str, Any]:
     body = proposal.model_dump(mode="json")
     # Quoted values are measurements: they belong to the context.
     body["cited"] = [{"row": citation.row, "field": citation.field} for citation in proposal.cited]
-    claim = {
+    return {
         "schema": CLAIM_SCHEMA,
         "subject": evidence.subject.model_dump(mode="json") | {"name": claimed_name(evidence)},
         "proposal": body,
@@ -49,8 +61,6 @@ def _claim(evidence: Evidence, proposal: Proposal, horizon: int, pins: Pins, rul
         "horizon": horizon,
         "tolerance": {"floor": "placebo and control against control", "factor": FLOOR_FACTOR, "same": "bitwise"},
     }
-    # Only where one was declared: a claim without a rule has the digest it always had.
-    return claim if rule is None else claim | {"rule": rule}
 
 
 def _context(evidence: Evidence, proposal: Proposal) -> dict[str, Any]:

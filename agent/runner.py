@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
 from weaklink.agent.progress import Progress
 from weaklink.agent.subject_files import located, located_rule, script_of, with_script
+from weaklink.collector.capture import MANIFEST, RECREATED, Outcomes
+from weaklink.collector.declared import Intent
 from weaklink.collector.errors import SubjectError
 from weaklink.collector.evidence import Evidence, Subject, Value, read_evidence
-from weaklink.collector.job import Job, JobResult, Pins, Role
+from weaklink.collector.job import CLOSE_UP_STEPS, CaptureSettings, Job, JobResult, LookMode, Pins, Role
 from weaklink.collector.scratch import Scratch
 from weaklink.collector.workers import Workers, base_environment, needs_fresh_interpreter
 
@@ -30,6 +32,8 @@ OFFLINE_TRACKERS = {
 # A rerun finds in the cache whatever the observed run fetched.
 OFFLINE_HUBS = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 HASH_SEED = "0"
+# Steps before the one at which the observed run shows a non-finite loss: its gradient may have broken before.
+CAPTURE_BEFORE = 2
 
 
 @dataclass
@@ -68,6 +72,7 @@ class Runner:
         incidents: Folder of all incidents, which is no part of the working folder.
         rule: Function that gives the targets belonging to a batch of inputs: `module:function`, `file.py:function`.
         offline: Whether the observed run too may fetch nothing from a model hub; a rerun never may.
+        intent: What else the user declared.
     """
 
     def __init__(
@@ -83,6 +88,7 @@ class Runner:
         incidents: Path | None = None,
         rule: str | None = None,
         offline: bool = False,
+        intent: Intent | None = None,
     ) -> None:
         self.subject, self.folder = subject, folder.resolve()
         environment = base_environment(HASH_SEED)
@@ -90,6 +96,7 @@ class Runner:
         self._logs, self._deadline, self._progress = logs, deadline, progress
         self._task, self._user_code = task, user_code
         self._rule, self._offline = located_rule(rule, self.folder), offline
+        self._intent = intent or Intent()
         self._workers = Workers(python, environment)
         script = script_of(subject)
         self._fresh = script is not None and needs_fresh_interpreter(self.folder / script)
@@ -111,6 +118,27 @@ class Runner:
         """One rerun of `horizon` optimizer steps, under one intervention or none."""
         return self._run(role, observed, horizon, parameters, intervention)
 
+    def close_up(self, observed: Evidence, starts: list[int]) -> RunRecord:
+        """A rerun in which every operation of a few steps is seen, from each of `starts` (ascending) on."""
+        return self._run("close_up", observed, starts[-1] + CLOSE_UP_STEPS - 1, {}, None, starts=starts)
+
+    def look(self, observed: Evidence) -> RunRecord:
+        """A rerun to the end whose looks are taken in its own process, which is thrown away."""
+        return self._run("close_up", observed, None, {}, None, looks="in_place")
+
+    def capture(self, observed: Evidence, onset: int, limit: int) -> Path | None:
+        """The folder of a captured step around `onset` that turned non-finite, until the next run; None without one."""
+        folder = self._scratch.base / "captured"
+        settings = CaptureSettings(folder=folder, first=max(1, onset - CAPTURE_BEFORE), last=onset + 1, limit=limit)
+        self._run("capture", observed, settings.last, {}, None, capture=settings)
+        return folder if (folder / MANIFEST).exists() else None
+
+    def recreate(self, observed: Evidence, folder: Path) -> tuple[RunRecord, Outcomes | None]:
+        """A captured step taken again in place of the script's first one; None where the script ended before it."""
+        result = self._scratch.base / RECREATED
+        record = self._run("recreate", observed, 1, {}, None, captured=folder.resolve())
+        return record, Outcomes.model_validate_json(result.read_text("utf-8")) if result.exists() else None
+
     def _run(
         self,
         role: Role,
@@ -118,6 +146,10 @@ class Runner:
         horizon: int | None,
         parameters: dict[str, Value],
         intervention: str | None,
+        looks: LookMode = "off",
+        starts: Sequence[int] = (),
+        capture: CaptureSettings | None = None,
+        captured: Path | None = None,
     ) -> RunRecord:
         self._scratch.lay()
         evidence = self._scratch.base / f"{role}.evidence.json"
@@ -129,18 +161,22 @@ class Runner:
             folder=self._scratch.folder,
             evidence=evidence,
             horizon=horizon,
-            horizon_backwards=_in_backwards(horizon, observed),
+            horizon_backwards=horizon if starts else _in_backwards(horizon, observed),
             deadline=self._deadline,
             intervention=intervention,
             intervention_parameters=parameters,
-            keep_initial=rerun,
-            looks="off" if rerun else "fork",
+            keep_initial=rerun and role != "close_up",
+            looks=looks if rerun else "fork",
+            close_up_at=list(starts),
+            capture=capture,
+            captured=captured,
             pins=self.pins,
             guard=self._scratch.guard,
             environment=self._environment(rerun or self._offline),
             user_code=list(self._user_code),
             task=self._task,
             rule=self._rule,
+            intent=self._intent,
         )
         self._progress.begin(f"{role.replace('_', ' ')} run of {self.subject.name}")
         try:

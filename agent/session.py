@@ -10,6 +10,8 @@ from pathlib import Path
 
 from weaklink.agent.advisors.base import Advisor
 from weaklink.agent.brief import render_brief
+from weaklink.agent.captured import keep_step
+from weaklink.agent.close_up import closer
 from weaklink.agent.contract import violations
 from weaklink.agent.errors import ContractNotMetError, NothingMeasuredError
 from weaklink.agent.freeze import freeze
@@ -33,8 +35,9 @@ from weaklink.agent.runner import Runner, RunRecord
 from weaklink.agent.subject_files import script_of
 from weaklink.agent.verdict import IncidentStatus
 from weaklink.agent.verifier import Reruns, judge, status_of
+from weaklink.collector.declared import Intent
 from weaklink.collector.errors import WeaklinkError
-from weaklink.collector.evidence import Evidence, Subject, Value, write_evidence
+from weaklink.collector.evidence import Evidence, Subject, Value, evidence_text, write_evidence
 from weaklink.collector.job import Pins
 from weaklink.collector.table.text import printable
 
@@ -48,7 +51,8 @@ PLACEBO = "placebo"
 class Options:
     """What a diagnosis was asked for. `deadline` is in seconds a run, `horizon` in optimizer steps a rerun.
 
-    `rule` is `module:function` or `file.py:function`; with `offline` the observed run too finds no model hub.
+    `rule` is `module:function` or `file.py:function`, `intent` what else was declared; with `offline` the observed run
+    too finds no model hub. A step that turns non-finite is kept up to `capture_limit` bytes; 0 keeps none.
     """
 
     subject: Subject
@@ -62,6 +66,8 @@ class Options:
     user_code: tuple[str, ...] = ()
     rule: str | None = None
     offline: bool = False
+    intent: Intent = field(default_factory=Intent)
+    capture_limit: int = 256 * 2**20
 
 
 @dataclass
@@ -96,7 +102,13 @@ class Session:
                 if record.evidence is None:
                     raise KeyboardInterrupt
                 self._observed(record.evidence, record)
-                return self._conclude(record.evidence, runner, interrupted=record.result.interrupted)
+                self._say_observed(record.evidence)
+                evidence, interrupted = record.evidence, record.result.interrupted
+                if not interrupted:
+                    evidence, interrupted = self._closer(record, evidence, runner)
+                if not interrupted:
+                    keep_step(runner, evidence, self.folder, self.options.capture_limit, self.progress)
+                return self._conclude(evidence, runner, interrupted=interrupted)
         except BaseException as error:
             self._forget_if_empty(error)
             raise
@@ -104,10 +116,11 @@ class Session:
             self.writer.close()
 
     def diagnose_evidence(self, evidence: Evidence, source: Path) -> Finished:
-        """The way for an evidence file: it ends after freezing, because the script may be elsewhere."""
+        """The way for an evidence file, or a folder of them: it ends after freezing: the script may be elsewhere."""
         self._open("evidence")
         try:
-            sha = hashlib.sha256(source.read_bytes()).hexdigest()
+            read = source.read_bytes() if source.is_file() else (evidence_text(evidence) + "\n").encode()
+            sha = hashlib.sha256(read).hexdigest()
             self.writer.append("evidence.observed", Observed(evidence=evidence, evidence_sha256=sha))
             return self._conclude(evidence, None, interrupted=evidence.outcome.ended == "interrupted")
         finally:
@@ -143,6 +156,7 @@ class Session:
                         "user_code": list(options.user_code),
                         "rule": options.rule,
                     },
+                    "declared": options.intent.said,
                 }
             ),
         )
@@ -161,6 +175,7 @@ class Session:
             options.incidents,
             options.rule,
             options.offline,
+            options.intent,
         )
 
     def _observed(self, evidence: Evidence, record: RunRecord) -> None:
@@ -175,6 +190,20 @@ class Session:
             ),
             durable=True,
         )
+
+    def _closer(self, record: RunRecord, evidence: Evidence, runner: Runner) -> tuple[Evidence, bool]:
+        """Take the close-up, and record the merged evidence as the last observation."""
+
+        def started(horizon: int) -> None:
+            body = {"role": "close_up", "intervention": None, "horizon": horizon}
+            self.writer.append("rerun.started", RerunStarted.model_validate(body))
+
+        found, interrupted = closer(runner, evidence, started, lambda rerun: self._finished("close_up", rerun))
+        if found != evidence:
+            self._observed(found, record)
+        return found, interrupted
+
+    def _say_observed(self, evidence: Evidence) -> None:
         outcome = evidence.outcome
         self.progress.say(
             f"observed {printable(evidence.subject.name, 80)}: {outcome.backwards} backward calls, "
@@ -218,7 +247,7 @@ class Session:
         return None
 
     def _freeze(self, evidence: Evidence, proposal: Proposal, horizon: int, pins: Pins) -> Frozen:
-        frozen = freeze(evidence, proposal, horizon, pins, self.options.rule)
+        frozen = freeze(evidence, proposal, horizon, pins, self.options.rule, self.options.intent)
         self.writer.append("prediction.frozen", frozen, durable=True)
         self.progress.say(f"frozen   claim {frozen.claim_sha256}")
         self.progress.say(f"         context {frozen.context_sha256}")

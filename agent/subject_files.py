@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import os
 import posixpath
 from pathlib import Path
 
+from weaklink.collector.errors import UsageError
 from weaklink.collector.evidence import Evidence, Subject
 
 
@@ -22,6 +24,52 @@ def script_of(subject: Subject) -> str | None:
     if subject.kind == "factory" and is_file_name(split_function(subject.name)[0]):
         return split_function(subject.name)[0]
     return None
+
+
+def names_function(word: str) -> bool:
+    """`PLACE:FUNCTION`, the place a file or a module. `C:\\runs\\train.py` is neither: what follows is no name."""
+    place, function = split_function(word)
+    return function.isidentifier() and (is_file_name(place) or is_module_name(place))
+
+
+def is_module_name(place: str) -> bool:
+    """Whether `python -m` could take it."""
+    return all(part.isidentifier() for part in place.split("."))
+
+
+def named_function(word: str | None, folder: Path, about: str) -> str | None:
+    """A declared function, its file by the path it has from the folder; None where none was declared.
+
+    Raises:
+        UsageError: It is no `module:function` or `file.py:function`, or there is no such file. `about` says where it
+            was declared.
+    """
+    if word is None:
+        return None
+    if not names_function(word):
+        raise UsageError(
+            f"{word!r} names no function.", about=about, hint="give it as module:function or file.py:function."
+        )
+    place, function = split_function(word)
+    if not is_file_name(place):
+        return word
+    if not (folder / place).is_file():
+        raise UsageError("There is no such file.", about=f"{about} {word}", hint=nearby(folder / place))
+    names = bound_names(folder / place)
+    if names is not None and function not in names:
+        shown = ", ".join(sorted(name for name in names if not name.startswith("_"))[:8])
+        raise UsageError(
+            f"{place} has no {function!r}.", about=f"{about} {word}", hint=f"it has: {shown or 'nothing'}."
+        )
+    # As seen from the folder, so that a claim that holds it is the same on every machine.
+    return f"{Path(os.path.relpath(folder / place, folder)).as_posix()}:{function}"
+
+
+def nearby(script: Path) -> str:
+    """A hint for a path that leads nowhere: the scripts that are there."""
+    folder = script.parent
+    scripts = sorted(path.name for path in folder.glob("*.py"))[:5] if folder.is_dir() else []
+    return f"scripts there: {', '.join(scripts)}." if scripts else "check the path and the folder you are in."
 
 
 def with_script(subject: Subject, path: str) -> Subject:

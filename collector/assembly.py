@@ -29,7 +29,9 @@ from weaklink.collector.job import Pins
 from weaklink.collector.rows import build_rows
 from weaklink.collector.rows.observation import Observation, joint
 from weaklink.collector.watching.parameters import ParameterEntry
+from weaklink.collector.watching.ranks import RanksRecord
 from weaklink.collector.watching.sites import UserCode
+from weaklink.collector.watching.stages import StagesRecord
 from weaklink.collector.watching.watcher import Watcher
 
 SOURCE_FILES = 2000
@@ -52,20 +54,26 @@ class Reading:
     code: UserCode | None = None
     steps: list[StepRecord] = field(default_factory=list)
 
-    def evidence(self) -> Evidence:
-        """Everything measured, as the file that passes to the agent."""
+    def evidence(self, max_parameters: int | None = None) -> Evidence:
+        """Everything measured, as the file that passes to the agent; with so many parameters' records at most."""
         tape = self.observation.tape
+        parameters, problems = self.parameters(), list(self.problems)
+        if max_parameters is not None and len(parameters) > max_parameters:
+            problems.append(f"records of {len(parameters) - max_parameters} parameters were left out")
+            parameters = _most_telling(parameters, max_parameters)
         return Evidence(
             subject=self.subject,
             task=self.observation.declared.task,
             rule=self.observation.declared.rule,
+            declared=self.observation.declared.intent.said,
             outcome=self.outcome,
             environment=environment(self.pins),
             branch=name_branch(tape.losses.value, self.outcome.raised is not None, self.rows),
             rows=self.rows,
-            parameters=self.parameters(),
+            parameters=parameters,
             steps=self.steps,
             losses=tape.losses.series(),
+            stages=tape.record(StagesRecord).steps,
             fingerprint=Fingerprint(
                 inputs=tape.inputs_digest,
                 targets=tape.targets_digest,
@@ -74,7 +82,8 @@ class Reading:
             ),
             sources=sources(self.code) if self.code else [],
             intervention=self.report,
-            problems=self.problems,
+            replica=self.observation.record(RanksRecord).replica,
+            problems=problems,
         )
 
     def parameters(self) -> list[ParameterRecord]:
@@ -118,6 +127,8 @@ def read(
     )
     problems = list(tape.problems)
     rows = build_rows(observation, problems)
+    if tape.broken is not None:
+        rows = [_withdrawn(row, tape.broken) for row in rows]
     counted = {
         "backwards": tape.backwards,
         "steps_asked": max(tape.steps_asked, tape.scaler_asked),
@@ -135,6 +146,24 @@ def read(
         code=watcher.code,
         steps=_step_records(observation),
     )
+
+
+def _most_telling(records: list[ParameterRecord], limit: int) -> list[ParameterRecord]:
+    """As many records, in their order: those that are not simply owned, reached and moving come first."""
+
+    def usual(record: ParameterRecord) -> bool:
+        learns = record.owned and record.in_model and record.reached and record.moved and record.gradient == "nonzero"
+        return bool(learns) and not record.created_after_optimizer
+
+    kept = sorted(range(len(records)), key=lambda index: (usual(records[index]), index))[:limit]
+    return [records[index] for index in sorted(kept)]
+
+
+def _withdrawn(row: Row, why: str) -> Row:
+    """After a failure of our own nobody is accused: what looks missing may only not have been seen."""
+    if row.status not in ("fail", "suspected") or row.label == "raised":
+        return row
+    return Row(id=row.id, status="not_measured", text=row.text, reason=f"a hook of weaklink's own failed: {why}")
 
 
 def environment(pins: Pins | None) -> Environment:

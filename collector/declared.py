@@ -2,22 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Literal
+
+from pydantic import Field
+
+from weaklink.collector.evidence import Model, Site
+
+
+class Objective(Model):
+    """One loss, by the line of its backward call, and the parameters that its gradients may change.
+
+    `site` is `train.py:48`; None: every backward call that no other objective names.
+    """
+
+    site: str | None = None
+    parameters: list[str]
+
+    def at(self, site: Site | None) -> bool:
+        """Whether a backward call there is this objective's, by its own site. A path may be given in part."""
+        if self.site is None or site is None:
+            return False
+        place = posixpath.normpath(self.site.replace("\\", "/"))
+        return site.place == place or site.place.endswith(f"/{place}")
+
+
+class Metric(Model):
+    """The number that says whether the run got better, and which way is better."""
+
+    name: str
+    direction: Literal["max", "min"]
+
+
+class Intent(Model):
+    """What the user intends, as the command line and `weaklink.toml` give it. Nothing here is ever guessed.
+
+    `trainable`, `frozen` and an objective's `parameters` are patterns over parameter names, in which `*` crosses dots.
+    `slices` names functions, `module:function`, by the slice of the data that each picks.
+    """
+
+    trainable: list[str] = []
+    frozen: list[str] = []
+    classes: int | None = Field(default=None, ge=1)
+    objectives: dict[str, Objective] = {}
+    metric: Metric | None = None
+    slices: dict[str, str] = {}
+
+    @property
+    def said(self) -> dict[str, object]:
+        """What was declared, and nothing that was not: a claim without intent has the digest it always had."""
+        return self.model_dump(mode="json", exclude_defaults=True)
 
 
 @dataclass(frozen=True)
 class Declared:
     """The user's own words. `expected` are patterns over parameter names; empty: all that require a gradient.
 
-    `rule` is the name of a function given with `--rule`.
+    `rule` is the name of a function given with `--rule`. `frozen` are patterns of what must rest.
     """
 
     task: str | None = None
     expected: tuple[str, ...] = ()
     num_classes: int | None = None
     rule: str | None = None
+    frozen: tuple[str, ...] = ()
+    objectives: Mapping[str, Objective] = field(default_factory=dict)
+    metric: Metric | None = None
+    slices: Mapping[str, str] = field(default_factory=dict)
+    # All of it as a command gave it, for the evidence: a factory's own words are in its source.
+    intent: Intent = field(default_factory=Intent)
+
+    @classmethod
+    def intended(cls, task: str | None, rule: str | None, intent: Intent) -> Declared:
+        """Declarations as a command gives them."""
+        return cls(
+            task,
+            tuple(intent.trainable),
+            intent.classes,
+            rule,
+            tuple(intent.frozen),
+            intent.objectives,
+            intent.metric,
+            intent.slices,
+            intent,
+        )
 
     @classmethod
     def of(cls, task: str | None, expected: str | Sequence[str] | None, num_classes: int | None) -> Declared:
@@ -27,7 +98,18 @@ class Declared:
 
     def expects(self, name: str) -> bool:
         """Whether a parameter of that name is declared to be trained. Without patterns nothing is declared."""
-        return any(fnmatchcase(name, pattern) for pattern in self.expected)
+        return matches([name], self.expected)
+
+    def objective_at(self, site: Site | None) -> str | None:
+        """Name of the objective that a backward call there belongs to; None where none was declared for it."""
+        named = next((name for name, objective in self.objectives.items() if objective.at(site)), None)
+        return named or next((name for name, objective in self.objectives.items() if objective.site is None), None)
+
+
+def matches(names: Iterable[str], patterns: Iterable[str]) -> bool:
+    """Whether one of the names fits one of the patterns, letter for letter; `*` crosses dots."""
+    patterns = tuple(patterns)
+    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 @dataclass(frozen=True)

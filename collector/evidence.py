@@ -220,6 +220,54 @@ class InterventionReport(Model):
     changed: list[str] = []
 
 
+class ReplicaStep(Model):
+    """Checksums of one sampled optimizer step on one rank; "" where there was nothing to read.
+
+    Equal bits have equal checksums: two that differ prove a difference. `inputs` are those of the first root calls with
+    gradients since the step before, `gradients` those that the step consumed, `before` and `after` the parameters
+    around it. By parameter, in the order of `Replica.names`, they are kept of the first two and the last sampled step.
+    """
+
+    step: int
+    optimizer: int
+    inputs: list[str] = []
+    targets: str = ""
+    gradients: str = ""
+    before: str = ""
+    after: str = ""
+    gradients_by_parameter: list[str] = []
+    after_by_parameter: list[str] = []
+
+
+class Replica(Model):
+    """What one of several processes says of itself and of what it shares with the others.
+
+    Attributes:
+        run: Names the launch; ranks of one run share it.
+        process_group: Size of torch.distributed's default group; 0 where none was made.
+        wrapped: Ranks that a live `DistributedDataParallel` keeps equal; empty without one.
+        hooked: A communication hook of the user's reduces in place of torch's own.
+        sharded: Parameters are sharded over the ranks: no rank is a replica of another.
+        sampler: A `DistributedSampler` dealt out the training data.
+        exchanged: Entries of the tensors that the script itself sent between ranks since the first backward.
+        trainable: Entries of the parameters that are compared.
+    """
+
+    rank: int
+    world_size: int
+    run: str = ""
+    process_group: int = 0
+    wrapped: list[int] = []
+    hooked: bool = False
+    sharded: bool = False
+    sampler: bool = False
+    exchanged: int = 0
+    trainable: int = 0
+    names: list[str] = []
+    steps: list[ReplicaStep] = []
+    sites: dict[str, Site] = {}
+
+
 class Subject(Model):
     """What was run: a script path, a module name or a factory (`train.py:build`), with its arguments.
 
@@ -246,6 +294,7 @@ class Evidence(Model):
     subject: Subject
     task: str | None = None
     rule: str | None = None
+    declared: dict[str, Any] = {}
     outcome: Outcome
     environment: Environment
     branch: Branch
@@ -253,10 +302,12 @@ class Evidence(Model):
     parameters: list[ParameterRecord] = []
     steps: list[StepRecord] = []
     losses: Series = Series()
+    stages: list[int] = []
     fingerprint: Fingerprint = Fingerprint()
     sources: list[SourceFile] = []
     files_written: list[str] = []
     intervention: InterventionReport | None = None
+    replica: Replica | None = None
     problems: list[str] = []
 
     def row(self, row_id: str) -> Row | None:

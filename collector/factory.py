@@ -101,8 +101,12 @@ def declare(system: TrainingSystem, watcher: Watcher) -> None:
     patterns = Declared.of(None, system.expected, None).expected
     # Beside a loss that holds parameters, the names of both begin with their class.
     prefixed = [f"{type(module).__name__}.{pattern}" for module in system.modules for pattern in patterns]
-    declared = Declared.of(said.task or system.task, [*patterns, *prefixed], system.num_classes)
-    watcher.declared = replace(declared, rule=said.rule)
+    watcher.declared = replace(
+        said,
+        task=said.task or system.task,
+        expected=said.expected or (*patterns, *prefixed),
+        num_classes=said.num_classes or system.num_classes,
+    )
     watcher.given = True
     if system.rule is not None:
         watcher.rules.declare(system.rule)

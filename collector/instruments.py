@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weaklink.collector.assembly import read
+from weaklink.collector.capture import RECREATED
+from weaklink.collector.capturing import Capturing
 from weaklink.collector.declared import Declared
 from weaklink.collector.evidence import Evidence, Outcome
 from weaklink.collector.functions import load_function
 from weaklink.collector.interventions import build
 from weaklink.collector.interventions.base import Intervention
 from weaklink.collector.job import Job
+from weaklink.collector.recreating import Recreating
 from weaklink.collector.watching.sites import UserCode
 from weaklink.collector.watching.watcher import Watcher, WatchSettings
 
@@ -25,14 +28,21 @@ class Instruments:
 
     def __init__(self, job: Job, code: UserCode) -> None:
         self._job = job
-        self.watcher = Watcher(code, WatchSettings(job.every_step_until, job.keep_initial, looks=job.looks))
-        self.watcher.declared = Declared(task=job.task, rule=job.rule)
+        close_up_at = tuple(job.close_up_at) if job.role == "close_up" else ()
+        settings = WatchSettings(job.every_step_until, job.keep_initial, looks=job.looks, close_up_at=close_up_at)
+        self.watcher = Watcher(code, settings)
+        self.watcher.declared = Declared.intended(job.task, job.rule, job.intent)
         if job.rule is not None:
             self.watcher.rules.declare_later(self._load_rule)
         self.intervention: Intervention | None = None
         if job.intervention is not None:
             self.intervention = build(job.intervention, job.intervention_parameters)
             self.intervention.attach(self.watcher)
+        self.kept_step: Capturing | Recreating | None = None
+        if job.capture is not None:
+            self.kept_step = Capturing(job.capture, self.watcher)
+        elif job.captured is not None:
+            self.kept_step = Recreating(job.captured, job.evidence.with_name(RECREATED), self.watcher)
 
     def _load_rule(self) -> Callable[..., object]:
         """At the first forward: by then the script's own modules are there, and loading it changes no import order."""
@@ -48,6 +58,8 @@ class Instruments:
     def finish(self) -> None:
         """The script is over: bring everything to the host, and take the hooks away."""
         self.watcher.finish()
+        if self.kept_step is not None:
+            self.kept_step.finish()
         # Models of a function are gone now, those of the module are not: what they were last stands.
         if len(self.watcher.roots.alive()) == len(self.watcher.roots.entries):
             self.watcher.name_everything()
@@ -57,4 +69,4 @@ class Instruments:
         """Everything measured so far, with this outcome."""
         job, watcher = self._job, self.watcher
         report = self.intervention.report if self.intervention else None
-        return read(watcher, job.subject, outcome, watcher.declared, job.pins, report).evidence()
+        return read(watcher, job.subject, outcome, watcher.declared, job.pins, report).evidence(job.max_parameters)

@@ -5,11 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from weaklink.collector.declared import Intent
 from weaklink.collector.evidence import Model, Subject, Value
 
-Role = Literal["observe", "close_up", "control", "control_again", "placebo", "treatment"]
+Role = Literal["observe", "close_up", "capture", "recreate", "control", "control_again", "placebo", "treatment"]
 # Whether looks that take forwards of our own are allowed: in a forked copy, or in this process (then disposable).
 LookMode = Literal["off", "fork", "in_place"]
+# Steps that a close-up looks at from each of its beginnings on.
+CLOSE_UP_STEPS = 6
+# Why no look was taken where this is the reason; a rerun that exists for looks takes them in its own process.
+CANNOT_COPY = "this process cannot be copied (no fork, or a CUDA context)"
 
 
 class Pins(Model):
@@ -28,12 +33,23 @@ class GuardSettings(Model):
     keep: Path
 
 
+class CaptureSettings(Model):
+    """Which optimizer steps to keep until one turns non-finite, where to write it, and bytes it may take."""
+
+    folder: Path
+    first: int
+    last: int
+    limit: int
+
+
 class Job(Model):
     """One run of the user's script in a worker.
 
     `horizon` counts optimizer steps, `horizon_backwards` backward calls of a run that never steps; None runs to the
     end. `deadline` is in seconds and is watched from outside as well. `rule` names a function, `module:function` or
-    `file.py:function`, that gives the targets belonging to a batch of inputs. `looks` allows forwards of our own.
+    `file.py:function`, that gives the targets belonging to a batch of inputs; `intent` is what else was declared.
+    `looks` allows forwards of our own; a close-up begins at each of the steps `close_up_at`. Evidence holds records of
+    `max_parameters` parameters at most. `capture` keeps a step, `captured` is the folder of a kept one to take again.
     """
 
     role: Role
@@ -47,6 +63,7 @@ class Job(Model):
     intervention_parameters: dict[str, Value] = {}
     keep_initial: bool = False
     looks: LookMode = "off"
+    close_up_at: list[int] = []
     every_step_until: int = 5
     pins: Pins | None = None
     guard: GuardSettings | None = None
@@ -54,6 +71,10 @@ class Job(Model):
     user_code: list[str] = []
     task: str | None = None
     rule: str | None = None
+    max_parameters: int | None = None
+    capture: CaptureSettings | None = None
+    captured: Path | None = None
+    intent: Intent = Intent()
 
 
 class JobResult(Model):

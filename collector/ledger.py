@@ -21,7 +21,7 @@ from weaklink.collector.evidence import Outcome, RaisedException, Subject
 from weaklink.collector.examination import examine_preserved
 from weaklink.collector.factory import declare
 from weaklink.collector.preserve import Kept, preserved
-from weaklink.collector.rows.gradient import WINDOWS_FOR_ALWAYS
+from weaklink.collector.rows.vanishing import WINDOWS_FOR_ALWAYS
 from weaklink.collector.step import StepRefused, clear_gradients, rows_of, train_step
 from weaklink.collector.system import TrainingSystem, held_by, without_history
 from weaklink.collector.tensors import tensors_in

@@ -21,12 +21,14 @@ from typing import Any, NoReturn
 
 import torch
 
-from weaklink.collector.job import LookMode
+from weaklink.collector.job import CANNOT_COPY, LookMode
 from weaklink.collector.stopping import REAL_EXIT
 
 # One look may take so long, all looks of a run together as long as the second number; then they are "not measured".
 LOOK_SECONDS = 20.0
 ALL_LOOKS_SECONDS = 60.0
+# A look that is wanted of the last moment is held at each of the first moments, then at the 32nd, 64th, 128th, ...
+_HELD_EACH = 32
 # In the process itself a look that is wanted of the last moment is taken at the 1st, 2nd, 4th, ... time.
 _IN_PLACE_LIMIT = 8
 
@@ -102,17 +104,24 @@ class Looks:
             self._refuse(name)
             return
         asked = self._asked[name] = self._asked.get(name, 0) + 1
-        if asked & (asked - 1):
-            return  # 1, 2, 4, 8, ...: a fork costs its page tables
+        doubled = not asked & (asked - 1)
+        if asked > _HELD_EACH and not doubled:
+            return  # a fork costs its page tables
         started = time.monotonic()
         if self._must_stay():
-            if asked < 2**_IN_PLACE_LIMIT:
+            if doubled and asked < 2**_IN_PLACE_LIMIT:
                 self.found[name] = self._in_place(look)
         else:
             if name in self._held:
                 _let_die(self._held.pop(name))
             self._held[name] = self._fork(look, deadline)
         self._spent += time.monotonic() - started
+
+    def forget(self, name: str, reason: str) -> None:
+        """Give up a moment that was held: what came of the run since makes the look needless. `reason` is kept."""
+        if name in self._held:
+            _let_die(self._held.pop(name))
+            self.found[name] = Look(None, reason)
 
     def settle(self) -> None:
         """Let the held moments take their looks, side by side, and wait for them."""
@@ -132,7 +141,7 @@ class Looks:
 
     def _in_place(self, look: Callable[[], dict[str, Any]]) -> Look:
         if self.mode != "in_place":
-            return Look(None, "this process cannot be copied (no fork, or a CUDA context)")
+            return Look(None, CANNOT_COPY)
         with self._looking_away():
             return _taken(look)
 

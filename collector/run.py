@@ -11,10 +11,12 @@ import json
 import os
 import platform
 import random
+import signal
 import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
@@ -31,7 +33,10 @@ from weaklink.collector.watching.sites import UserCode
 if TYPE_CHECKING:
     from weaklink.collector.instruments import Instruments
 
+# Evidence is written this often at sampled steps, and at others; never for more than a hundredth of the run's time.
 FLUSH_SECONDS = 2.0
+UNSAMPLED_FLUSH_SECONDS = 10.0
+FLUSH_SHARE = 100.0
 
 
 class ScriptRun:
@@ -47,6 +52,8 @@ class ScriptRun:
         self._started = time.monotonic()
         self._process = os.getpid()
         self._flushed = 0.0
+        self._flush_took = 0.0
+        self._problems: list[str] = []
 
     def run(self) -> int:
         """Run to the end; the evidence file is written. Returns the exit code the script would have had.
@@ -68,22 +75,43 @@ class ScriptRun:
         after_import("torch", self._put_instruments)
         if self._refused is not None:
             raise self._refused
-        self.stopper.listen()
+        self.stopper.listen(for_deadline=not self._is_the_users_own or job.deadline is not None)
         os._exit = self._left  # type: ignore[assignment]
         code = self._call_script()
         if self._instruments is not None:
-            self._instruments.finish()
+            self._guarded(self._instruments.finish)
             if self._instruments.watcher.rules.refused is not None:
                 raise self._instruments.watcher.rules.refused
         try:
-            self.write()
+            self._guarded(self.write)
         except OSError as error:
-            raise StorageError(
+            refused = StorageError(
                 f"The evidence cannot be written: {error.strerror}.",
                 about=str(job.evidence),
                 hint="free some space, or choose another place with --out.",
-            ) from error
+            )
+            if self._is_the_users_own:
+                print(f"weaklink: {refused}", file=sys.stderr)  # the run itself has lost nothing
+                return code
+            raise refused from error
         return code
+
+    @property
+    def _is_the_users_own(self) -> bool:
+        """Whether this is the user's run, in place: whatever fails on our side, it ends as it would without us."""
+        return self.job.guard is None
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        """What we do after the user's own run has ended; only a rerun of ours may fail by it."""
+        try:
+            action()
+        except OSError:
+            raise
+        except Exception as error:
+            if not self._is_the_users_own:
+                raise
+            self._problems.append(f"{action.__name__}: {type(error).__name__}: {error}")
+            print(f"weaklink: a bug of weaklink's own in {self._problems[-1]}", file=sys.stderr)
 
     def _left(self, code: int) -> NoReturn:
         """The script leaves by `os._exit`, where no `finally` runs: what it showed is written first."""
@@ -98,14 +126,20 @@ class ScriptRun:
         REAL_EXIT(code)
 
     def _put_instruments(self) -> None:
-        from weaklink.collector.instruments import Instruments
-
         try:
+            from weaklink.collector.instruments import Instruments
+
             self._instruments = Instruments(self.job, self.code)
+            self._instruments.install(self._after_step, self._before_backward)
         except WeaklinkError as error:
             self._refused = error  # told once we are out of the script's import statement
-            return
-        self._instruments.install(self._after_step, self._before_backward)
+        except Exception as error:
+            if not self._is_the_users_own:
+                raise
+            if self._instruments is not None:
+                self._instruments.watcher.remove()
+                self._instruments = None
+            self._problems.append(f"putting the hooks in place: {type(error).__name__}: {error}")
 
     def _pin_numpy(self) -> None:
         assert self.job.pins is not None
@@ -119,7 +153,7 @@ class ScriptRun:
                 self.stopper.done = True  # a signal from here on comes too late to stop anything
         except StopRun as stop:
             self._ended_by(stop)
-            return 0
+            return self._code_of(stop)
         except SystemExit as stop:
             self.outcome.ended, self.outcome.note = "exited", None
             self.outcome.exit_code = _exit_code(stop)
@@ -164,16 +198,22 @@ class ScriptRun:
         """The user's paths instead of the scratch copy's, which is gone when the message is read."""
         return text.replace(str(self.job.folder) + os.sep, "").replace(str(self.job.folder), ".")
 
+    def _code_of(self, stop: StopRun) -> int:
+        """A run of the user's own that was terminated says so, as any process does."""
+        return 128 + signal.SIGTERM if self._is_the_users_own and stop.reason == "interrupted" else 0
+
     def _give_up(self, stop: StopRun) -> None:
         self._ended_by(stop)
-        self.write()
-        leave(0)
+        with contextlib.suppress(OSError):
+            self.write()
+        leave(self._code_of(stop))
 
     def _after_step(self) -> None:
         assert self._instruments is not None
         watcher, now = self._instruments.watcher, time.monotonic()
         first = watcher.tape.steps == 1
-        if first or (now - self._flushed > FLUSH_SECONDS and watcher.sampling):
+        wait = max(FLUSH_SECONDS if watcher.sampling else UNSAMPLED_FLUSH_SECONDS, FLUSH_SHARE * self._flush_took)
+        if first or now - self._flushed > wait:
             self._flush(now)
         self.stopper.after_step(watcher.tape.steps)
 
@@ -191,6 +231,7 @@ class ScriptRun:
         except Exception as error:
             if self._instruments is not None:
                 self._instruments.watcher.problem("writing evidence", error)
+        self._flush_took = time.monotonic() - now
 
     def write(self) -> None:
         """Write the evidence as it stands."""
@@ -200,7 +241,9 @@ class ScriptRun:
     def evidence(self) -> Evidence:
         """Everything measured so far; of a script that never imported torch only how it ended."""
         if self._instruments is not None:
-            return self._instruments.evidence(self.outcome)
+            evidence = self._instruments.evidence(self.outcome)
+            evidence.problems += self._problems
+            return evidence
         return Evidence(
             subject=self.job.subject,
             task=self.job.task,
@@ -212,6 +255,7 @@ class ScriptRun:
             ),
             branch="raised" if self.outcome.raised else "not_measured",
             rows=[],
+            problems=self._problems,
         )
 
 

@@ -55,10 +55,10 @@ class Stopper:
         self._process = os.getpid()
         self.done = False
 
-    def listen(self) -> None:
-        """SIGTERM means interrupted, SIGUSR1 means that the deadline passed outside."""
+    def listen(self, for_deadline: bool = True) -> None:
+        """SIGTERM means interrupted, SIGUSR1 means that the deadline passed outside, where there is one."""
         signal.signal(signal.SIGTERM, self._signalled)
-        if hasattr(signal, "SIGUSR1"):
+        if for_deadline and hasattr(signal, "SIGUSR1"):
             signal.signal(signal.SIGUSR1, self._signalled)
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:

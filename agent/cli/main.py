@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from weaklink.agent.cli.said import Said
 from weaklink.collector.errors import UsageError, WeaklinkError
 
 HELP = """Name the first broken link of a PyTorch run that runs but does not learn, and prove it by a controlled rerun.
@@ -54,6 +55,21 @@ Rule = Annotated[
         help="Function that gives the targets belonging to a batch of inputs; file.py:function too.",
     ),
 ]
+Trainable = Annotated[
+    list[str] | None,
+    typer.Option("--trainable", metavar="GLOB", help="Names of parameters meant to be trained. May be repeated."),
+]
+Frozen = Annotated[
+    list[str] | None,
+    typer.Option("--frozen", metavar="GLOB", help="Names of parameters meant to rest. May be repeated."),
+]
+Classes = Annotated[
+    int | None, typer.Option("--classes", min=1, metavar="N", help="How many classes the targets have.")
+]
+Config = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Declarations; the command line wins over them [default: weaklink.toml]."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")]
 Incident = Annotated[str, typer.Argument(metavar="INCIDENT", help="Folder of an incident, or its events.jsonl.")]
 
@@ -97,10 +113,23 @@ def diagnose(
     no_rerun: Annotated[
         bool, typer.Option("--no-rerun", help="Stop after freezing; run it later with `verify`.")
     ] = False,
+    captured: Annotated[
+        bool, typer.Option("--captured", help="SUBJECT is an incident: take the step again that it captured.")
+    ] = False,
+    no_capture: Annotated[
+        bool, typer.Option("--no-capture", help="Keep no batch and no state of a step that turns non-finite.")
+    ] = False,
+    capture_limit: Annotated[
+        int, typer.Option(min=1, metavar="MIB", help="Keep such a step only up to this size.")
+    ] = 256,
     incidents: Annotated[str, typer.Option(metavar="DIR", help="Folder for incident records.")] = "incidents",
     task: Task = None,
     user_code: UserCode = None,
     rule: Rule = None,
+    trainable: Trainable = None,
+    frozen: Frozen = None,
+    classes: Classes = None,
+    config: Config = None,
     json: Json = False,
 ) -> None:
     """Find the first broken link of a run, and prove one cause with one controlled experiment.
@@ -108,6 +137,10 @@ def diagnose(
     The script is run in a scratch copy of the current folder, unmodified; nothing is written beside your files except
     the incident record.
     """
+    if captured:
+        from weaklink.agent.cli.commands import captured as again
+
+        again.run(words or [], python, deadline, json)
     from weaklink.agent.cli.commands import diagnose as command
 
     command.run(
@@ -118,10 +151,9 @@ def diagnose(
         deadline,
         horizon,
         not no_rerun,
+        0 if no_capture else capture_limit * 2**20,
         incidents,
-        task,
-        user_code or [],
-        rule,
+        _said(task, rule, user_code, trainable, frozen, classes, config),
         json,
     )
 
@@ -140,15 +172,24 @@ def observe(
     task: Task = None,
     user_code: UserCode = None,
     rule: Rule = None,
+    trainable: Trainable = None,
+    frozen: Frozen = None,
+    classes: Classes = None,
+    config: Config = None,
+    max_parameters: Annotated[
+        int, typer.Option(min=1, help="Parameters with a record of their own; those that diverge come first.")
+    ] = 2000,
     json: Json = False,
 ) -> None:
     """Run a script as it is, in place, and write the evidence file beside it.
 
-    Its output, its exit code and every number it prints are what they are without weaklink.
+    Its output, its exit code and every number it prints are what they are without weaklink. Under a launcher of several
+    processes (`torchrun --no-python weaklink observe train.py`) each rank writes a file into a folder.
     """
     from weaklink.agent.cli.commands import observe as command
 
-    command.run(words or [], module, python, out, deadline, task, user_code or [], rule, json)
+    said = _said(task, rule, user_code, trainable, frozen, classes, config)
+    command.run(words or [], module, python, out, deadline, said, max_parameters, json)
 
 
 @app.command()
@@ -164,6 +205,10 @@ def ledger(
     task: Task = None,
     user_code: UserCode = None,
     rule: Rule = None,
+    trainable: Trainable = None,
+    frozen: Frozen = None,
+    classes: Classes = None,
+    config: Config = None,
     json: Json = False,
 ) -> None:
     """Show the learning chain alone: one run in a scratch copy, no mechanism, no experiment, no record.
@@ -172,7 +217,8 @@ def ledger(
     """
     from weaklink.agent.cli.commands import ledger as command
 
-    command.run(words or [], module, python, out, strict, deadline, task, user_code or [], rule, json)
+    said = _said(task, rule, user_code, trainable, frozen, classes, config)
+    command.run(words or [], module, python, out, strict, deadline, said, json)
 
 
 @app.command()
@@ -243,6 +289,18 @@ def export(
     from weaklink.agent.cli.commands import export as command
 
     command.run(incident, format, out)
+
+
+def _said(
+    task: str | None,
+    rule: str | None,
+    user_code: list[str] | None,
+    trainable: list[str] | None,
+    frozen: list[str] | None,
+    classes: int | None,
+    config: str | None,
+) -> Said:
+    return Said(task, rule, tuple(user_code or ()), tuple(trainable or ()), tuple(frozen or ()), classes, config)
 
 
 def main() -> NoReturn:

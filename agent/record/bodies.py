@@ -1,7 +1,7 @@
 """The body of each kind of event, in the order a diagnosis writes them.
 
 incident.opened      what was asked for
-evidence.observed    the evidence of the observed run, whole
+evidence.observed    the evidence of the observed run, whole; once more with what a close-up added
 advisor.asked        what the advisor was shown
 advisor.answered     what it answered, and the contract's violations (empty: accepted)
 prediction.frozen    claim and context with their digests, on disk before the first rerun starts
@@ -20,11 +20,11 @@ from weaklink.agent.proposal import Proposal
 from weaklink.agent.verdict import IncidentStatus, Verdict
 from weaklink.collector.evidence import Evidence, Model, Subject, Value
 
-RERUN_ROLES = Literal["control", "control_again", "placebo", "treatment"]
+RERUN_ROLES = Literal["close_up", "control", "control_again", "placebo", "treatment"]
 
 
 class Opened(Model):
-    """`folder` and `python` are this machine's; a claim never holds them."""
+    """`folder` and `python` are this machine's; a claim never holds them. `declared` is an intent's `said`."""
 
     id: str
     created: str
@@ -35,6 +35,7 @@ class Opened(Model):
     python: str
     advisor: str
     options: dict[str, Value] = {}
+    declared: dict[str, Any] = {}
 
 
 class Observed(Model):

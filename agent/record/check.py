@@ -72,7 +72,7 @@ class Rules:
 
     def admit(self, kind: str, body: dict[str, Any]) -> None:
         """Take one event in, in order. Raises BadLineError, without a line number, if it may not stand here."""
-        self._order(kind)
+        self._order(kind, body)
         if kind == "prediction.frozen":
             _digests_hold(body)
         self.opened = True
@@ -80,14 +80,16 @@ class Rules:
         self.frozen = self.frozen or kind == "prediction.frozen"
         self.closed = self.closed or kind == "incident.closed"
 
-    def _order(self, kind: str) -> None:
+    def _order(self, kind: str, body: dict[str, Any]) -> None:
         if (kind == "incident.opened") == self.opened:
             raise BadLineError("A record starts with incident.opened, and has it only once.")
         if self.closed and kind not in _AFTER_CLOSED:
             raise BadLineError(f"{kind} may not follow incident.closed.")
         if kind == "prediction.frozen" and not self.observed:
             raise BadLineError("prediction.frozen stands before any evidence.observed.")
-        if kind in ("rerun.started", "rerun.finished") and not self.frozen:
+        # A close-up belongs to the observation: nothing is predicted of it.
+        of_a_prediction = kind in ("rerun.started", "rerun.finished") and body.get("role") != "close_up"
+        if of_a_prediction and not self.frozen:
             raise BadLineError(f"{kind} stands before any prediction.frozen: the prediction was not there first.")
 
 
@@ -208,7 +210,7 @@ def _take_in(report: CheckReport, event: Event, expected: str | None) -> None:
     if event.kind == "prediction.frozen":
         claim, context = event.body["claim_sha256"], event.body["context_sha256"]
         report.frozen.append(FrozenDigests(claim=claim, context=context, seq=event.seq, run=False))
-    elif event.kind == "rerun.started":
+    elif event.kind == "rerun.started" and event.body.get("role") != "close_up":
         report.frozen[-1]["run"] = True
 
 

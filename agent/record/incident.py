@@ -158,7 +158,8 @@ class Incident:
             # What was measured for an earlier prediction says nothing about this one.
             self.frozen, self.reruns, self.verdict = body, [], None
         elif isinstance(body, RerunFinished):
-            self.reruns.append(body)
+            if body.role != "close_up":  # which has gone into the observation
+                self.reruns.append(body)
         elif isinstance(body, VerdictReached):
             self.verdict = body
         elif isinstance(body, Amended):

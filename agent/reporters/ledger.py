@@ -8,6 +8,7 @@ from weaklink.agent.reporters.content import ending, failing, no_row_fails, susp
 from weaklink.agent.reporters.json_report import plain
 from weaklink.agent.reporters.next_step import diagnose_command
 from weaklink.agent.reporters.terminal import MIN_WIDTH, render_chain
+from weaklink.collector.declared import Intent
 from weaklink.collector.evidence import Evidence, in_chain_order
 from weaklink.collector.table.layout import wrap
 from weaklink.collector.table.text import PROSE_LIMIT, printable
@@ -45,5 +46,6 @@ def _conclusion(evidence: Evidence) -> list[str]:
         return [no_row_fails(evidence), worth(evidence), "First divergence: none."]
     if first.status == "fail":
         return [failing(first)]
-    settle = f"Only an experiment can settle it: {diagnose_command(evidence.subject, evidence.rule)}"
+    declared = Intent.model_validate(evidence.declared)
+    settle = f"Only an experiment can settle it: {diagnose_command(evidence.subject, evidence.rule, declared)}"
     return [suspecting(first), settle, f"First divergence: none; {first.id} is suspected."]

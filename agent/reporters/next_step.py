@@ -7,6 +7,7 @@ import shlex
 from weaklink.agent.reporters.blocks import Block, Command, Paragraph, Section
 from weaklink.agent.reporters.reading import effective_divergence, lead_mechanism, mechanism_status
 from weaklink.agent.reporters.view import IncidentView
+from weaklink.collector.declared import Intent
 from weaklink.collector.evidence import Subject
 
 _UNSEEN = (
@@ -22,13 +23,21 @@ def next_step(incident: IncidentView) -> Section:
     return Section("Next", _step(incident, folder))
 
 
-def diagnose_command(subject: Subject, rule: str | None = None) -> str:
+def diagnose_command(subject: Subject, rule: str | None = None, declared: Intent | None = None) -> str:
     """The command that diagnoses this subject again; for a process of the user's own the one for a factory of it."""
     if subject.kind == "process":
         return "weaklink diagnose train.py:build"
     head = ["-m", subject.name] if subject.kind == "module" else [_as_path(subject.name)]
-    declared = [] if rule is None else ["--rule", rule]
-    return shlex.join(["weaklink", "diagnose", *head, *declared, *(["--", *subject.argv] if subject.argv else [])])
+    options = [*([] if rule is None else ["--rule", rule]), *_options(declared or Intent())]
+    return shlex.join(["weaklink", "diagnose", *head, *options, *(["--", *subject.argv] if subject.argv else [])])
+
+
+def _options(intent: Intent) -> list[str]:
+    """What of it can be said on a command line; the rest stands in the file, which is read again."""
+    trainable = [word for glob in intent.trainable for word in ("--trainable", glob)]
+    frozen = [word for glob in intent.frozen for word in ("--frozen", glob)]
+    classes = [] if intent.classes is None else ["--classes", str(intent.classes)]
+    return [*trainable, *frozen, *classes]
 
 
 def _as_path(name: str) -> str:
@@ -38,7 +47,8 @@ def _as_path(name: str) -> str:
 
 def _step(incident: IncidentView, folder: str) -> tuple[Block, ...]:
     rule = incident.opened.options.get("rule")
-    again = Command(diagnose_command(incident.opened.subject, rule if isinstance(rule, str) else None))
+    declared = Intent.model_validate(incident.opened.declared)
+    again = Command(diagnose_command(incident.opened.subject, rule if isinstance(rule, str) else None, declared))
     proposal = incident.proposal
     evidence = incident.evidence
     if evidence is not None and evidence.outcome.raised is not None and effective_divergence(incident) is None:

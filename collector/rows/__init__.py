@@ -3,10 +3,72 @@
 from __future__ import annotations
 
 from weaklink.collector.evidence import Row, mark_downstream
-from weaklink.collector.rows import dependency, gradient, later, objective, ownership, raised, task, update
+from weaklink.collector.rows import (
+    aligned,
+    capability,
+    cleared,
+    clipping,
+    close_up,
+    data,
+    declared,
+    declared_classes,
+    declared_movement,
+    dependency,
+    evaluated_model,
+    evaluation_data,
+    files,
+    gradient,
+    isolation,
+    later,
+    leak,
+    objective,
+    ownership,
+    pairing,
+    prior,
+    raised,
+    returned,
+    schedule,
+    several_processes,
+    shared,
+    stop_gradient,
+    supervision,
+    task,
+    update,
+)
 from weaklink.collector.rows.observation import Observation
 
-_BOUNDARIES = (task, objective, dependency, gradient, ownership, update, later, raised)
+_BOUNDARIES = (
+    task,
+    data,
+    pairing,
+    leak,
+    files,
+    aligned,
+    several_processes,
+    objective,
+    supervision,
+    prior,
+    declared_classes,
+    declared,
+    dependency,
+    stop_gradient,
+    gradient,
+    cleared,
+    ownership,
+    shared,
+    isolation,
+    update,
+    declared_movement,
+    clipping,
+    returned,
+    schedule,
+    close_up,
+    capability,
+    later,
+    evaluated_model,
+    evaluation_data,
+    raised,
+)
 
 
 def build_rows(run: Observation, problems: list[str]) -> list[Row]:

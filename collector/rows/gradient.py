@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from weaklink.collector.evidence import Row, Site
 from weaklink.collector.rows.observation import Observation, names
+from weaklink.collector.rows.vanishing import nonzero
 from weaklink.collector.watching.parameters import ParameterEntry
 from weaklink.collector.watching.tape import BackwardSample, StepSample, Window
 
-# Pairs of steps, and windows, that must agree before "always" is said of a gradient.
+# Pairs of steps that must agree before "always" is said of a gradient.
 CONSUMPTIONS_FOR_ALWAYS = 2
-WINDOWS_FOR_ALWAYS = 5
 # A gradient scaler starts at 2**16 and halves at each overflow: after so many it multiplies by no more than one.
 SKIPS_BY_DESIGN = 16
 
@@ -38,7 +38,7 @@ def rows(run: Observation) -> list[Row]:
         _pre_existing(run),
         _present(learning),
         _finite(run, learning),
-        _nonzero(run, learning),
+        nonzero(run, learning),
         _norm(run, learning),
     ]
 
@@ -210,41 +210,6 @@ def _broken(run: Observation, index: int, loss: float | None, broken: list[Param
             "step": next(w.step for w in run.tape.windows for b in w.backwards if b.index == index),
         }
     )
-
-
-def _nonzero(run: Observation, learning: list[ParameterEntry]) -> Row:
-    zero = [e for e in learning if e.states and all(state == "zero" for state in e.states)]
-    windows = sum(bool(window.backwards) for window in run.tape.windows)
-    sampled = [b.loss for b in run.backwards if b.loss is not None]
-    dead = _whole_modules(learning, zero)
-    text = f"{len(learning) - len(zero)}/{len(learning)} in {windows} sampled steps"
-    if zero:
-        text += f"; always exactly zero: {names(zero)}"
-    # At loss 0 the floor is reached, and a zero gradient is right.
-    suspicious = bool(dead) and windows >= WINDOWS_FOR_ALWAYS and any(loss != 0.0 for loss in sampled)
-    return Row(
-        id="GRADIENT/nonzero",
-        status="suspected" if suspicious else "evidence" if zero else "pass",
-        text=text,
-        values={
-            "nonzero": len(learning) - len(zero),
-            "expected": len(learning),
-            "zero": [e.name or "" for e in zero[:20]],
-        },
-        where=[e.created for e in dead[:2] if e.created] if suspicious else [],
-        step=1 if suspicious else None,
-    )
-
-
-def _whole_modules(learning: list[ParameterEntry], zero: list[ParameterEntry]) -> list[ParameterEntry]:
-    """Zero gradients of modules in which no parameter has another one: a bias alone is excused."""
-    zero_serials = {e.serial for e in zero}
-    live = {_module(e) for e in learning if e.serial not in zero_serials}
-    return [e for e in zero if _module(e) not in live]
-
-
-def _module(entry: ParameterEntry) -> str:
-    return (entry.name or "").rpartition(".")[0]
 
 
 def _norm(run: Observation, learning: list[ParameterEntry]) -> Row:

@@ -6,6 +6,7 @@ import math
 
 from weaklink.collector.declared import Fit
 from weaklink.collector.evidence import Row, Value
+from weaklink.collector.rows.evaluated_model import mode_gap_of
 from weaklink.collector.rows.observation import Observation
 
 
@@ -61,7 +62,7 @@ def _values(fit: Fit) -> dict[str, Value]:
 
 
 def _mode_gap(run: Observation) -> Row:
-    gap, text = run.examined.mode_gap, "the same data in train and in eval mode"
+    gap, text = run.examined.mode_gap or mode_gap_of(run), "the same data in train and in eval mode"
     if gap is None:
         reason = run.examined.why_not("EVALUATION/mode_gap", "needs a forward of its own")
         return Row(id="EVALUATION/mode_gap", status="not_measured", text=text, reason=reason)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from weaklink.collector.evidence import Row, Site, Value
 from weaklink.collector.losses import ByHand, softmax_floor
 from weaklink.collector.rows.observation import Observation
+from weaklink.collector.watching.crossings import Crossing
+from weaklink.collector.watching.loss_graph import LossFindings
 from weaklink.collector.watching.tape import BackwardSample, GraphSample, LossCall
 
 # By hand in float64 against the run's own dtype: float32 carries 24 bits, a mean over a batch loses some.
@@ -31,6 +33,8 @@ class Known:
 def shapes(run: Observation) -> Row:
     """Whether outputs and targets met as they were meant to, element by element."""
     text, losses = "shapes of outputs and targets at the loss", list(_known(run))
+    if run.record(LossFindings).crossings:
+        return _all_pairs(*run.record(LossFindings).crossings[0])
     if not losses:
         return Row(id="OBJECTIVE/shapes", status="not_measured", text=text, reason=_why_unknown(run))
     crossed = next((loss for loss in losses if _crossed(loss.hand)), None)
@@ -54,6 +58,20 @@ def shapes(run: Observation) -> Row:
         values=values,
         where=[crossed.site] if crossed and crossed.site else [],
         step=crossed.step if crossed else None,
+    )
+
+
+def _all_pairs(step: int, crossing: Crossing) -> Row:
+    """A product of all pairs in a loss written by hand."""
+    return Row(
+        id="OBJECTIVE/shapes",
+        status="fail",
+        basis="exact",
+        text=f"what the model gave, {list(crossing.outputs)}, is multiplied with {list(crossing.given)} and broadcast "
+        f"to {list(crossing.joint)}: each example meets every example's target",
+        values={"outputs": list(crossing.outputs), "targets": list(crossing.given), "broadcast": list(crossing.joint)},
+        where=[site for site in (crossing.made, crossing.site) if site],
+        step=step,
     )
 
 
@@ -204,6 +222,10 @@ def fed(run: Observation) -> Row:
             where=[site for site in (called, across.site) if site],
             step=1,
         )
+    divergences = run.record(LossFindings).divergences
+    if (wrong := next(((step, one) for step, one in divergences if one.wrong is not None), None)) is not None:
+        step, one = wrong
+        return _wrongly_fed(f"the divergence: {one.wrong}", "divergence_inputs", [one.site], step)
     positive = [loss for loss in losses if loss.hand.positive]
     if positive:
         return _positive(run, positive)
@@ -265,7 +287,7 @@ def _known(run: Observation, graphs_too: bool = False) -> Iterator[Known]:
         for backward in window.backwards:
             for loss in backward.graph.losses if backward.graph is not None else []:
                 if loss.hand is not None:
-                    yield Known(loss.hand, backward.site, window.step)
+                    yield Known(loss.hand, loss.site or backward.site, window.step)
 
 
 def _graphs(run: Observation) -> Iterator[tuple[BackwardSample, GraphSample]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 from weaklink.collector.evidence import Row
+from weaklink.collector.rows import factor, reduction, sequence
+from weaklink.collector.rows.independence import independence
 from weaklink.collector.rows.loss_by_hand import by_hand, fed, floor, shapes
 from weaklink.collector.rows.observation import Observation
 from weaklink.collector.watching.tape import BackwardSample, ForwardSample
@@ -22,25 +24,11 @@ def rows(run: Observation) -> list[Row]:
         by_hand(run, backward),
         fed(run),
         floor(run),
-        _independence(run),
+        *factor.rows(run),
+        *sequence.rows(run),
+        *reduction.rows(run),
+        independence(run),
     ]
-
-
-def _independence(run: Observation) -> Row:
-    found, text = run.examined.independence, "whether a row's outputs depend on its own inputs alone"
-    if found is None:
-        reason = run.examined.why_not("OBJECTIVE/independence", "needs a forward of its own")
-        return Row(id="OBJECTIVE/independence", status="not_measured", text=text, reason=reason)
-    moved = len(found.moved)
-    shown = ", ".join(str(row) for row in found.moved[:8])
-    return Row(
-        id="OBJECTIVE/independence",
-        # A graph's nodes and a sequence's steps depend on each other by right: nothing says that rows are examples.
-        status="evidence" if moved else "pass",
-        text=f"row {found.changed} was changed, in eval mode: "
-        + (f"{moved} other rows moved too ({shown})" if moved else f"none of the other {found.rows - 1} rows moved"),
-        values={"changed": found.changed, "moved": moved},
-    )
 
 
 def _mode(run: Observation) -> Row:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from weaklink.collector.declared import Declared, Examined
+from weaklink.collector.declared import Declared, Examined, matches
 from weaklink.collector.evidence import Site
 from weaklink.collector.looks import Look
 from weaklink.collector.watching.optimizers import OptimizerEntry
@@ -60,9 +60,12 @@ class Observation:
     def _expected(self) -> list[ParameterEntry]:
         live = {serial for window in self.tape.windows if window.backwards for serial in window.live}
         named = [e for e in self.parameters if e.serial in live and e.name is not None]
-        if self.declared.expected:
-            return [e for e in named if self.declared.expects(e.name or "")]
-        return [e for e in named if e.requires_grad]
+        resting = [e for e in named if not matches(names_of(e), self.declared.frozen)]
+        meant = [e for e in resting if matches(names_of(e), self.declared.expected)]
+        # A pattern that means nothing in a script is said so in a row of its own; the run is read as if undeclared.
+        if meant or (self.declared.expected and (self.given or self.in_process)):
+            return meant
+        return [e for e in resting if e.requires_grad]
 
     @functools.cached_property
     def _learning(self) -> list[ParameterEntry]:
@@ -196,6 +199,11 @@ class Observation:
 def joint(values: dict[int, float], serials: list[int]) -> float:
     """Euclidean norm over several tensors, from the norm of each."""
     return math.hypot(*(values[serial] for serial in serials if serial in values))
+
+
+def names_of(entry: ParameterEntry) -> list[str]:
+    """What a declaration may call it: its name in the chain, its path from the outermost module that it hangs in."""
+    return [name for name in dict.fromkeys([entry.name, *sorted(path for path, _ in entry.places)]) if name]
 
 
 def names(entries: list[ParameterEntry], limit: int = 6) -> str:

@@ -23,7 +23,8 @@ def rows(run: Observation) -> list[Row]:
         _supervised(run),
         _duplicates(run),
         _rule(run),
-        _pairing(run),
+        # Of a script the stored rows are read: `rows/pairing.py`.
+        *([_pairing(run)] if run.given or run.in_process else []),
     ]
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 
 from weaklink.collector.evidence import Row, Site
-from weaklink.collector.rows import ownership
+from weaklink.collector.rows import intended, ownership
 from weaklink.collector.rows.observation import Observation, joint, names
+from weaklink.collector.watching.calls import CallsRecord
+from weaklink.collector.watching.files import FilesRecord
+from weaklink.collector.watching.forwards import ForwardsRecord
 from weaklink.collector.watching.parameters import ParameterEntry
+from weaklink.collector.watching.precision import PrecisionRecord
 from weaklink.collector.watching.tape import BackwardSample, StepSample
 
 # A loss is said to have ended above its beginning when each of so many last ones is above the first.
@@ -41,33 +45,49 @@ def _steps(run: Observation) -> Row:
         if tape.gradient_calls:
             reason = "the script takes gradients with torch.autograd.grad and may update by hand"
         return Row(id="UPDATE/steps", status="not_measured", text=text, values=dict(values), reason=reason)
-    if tape.steps or tape.backwards < 2 or run.moved_by_hand is not False or not run.whole:
+    by_hand, until = _moved_by_hand(run)
+    if tape.steps or tape.backwards < 2 or by_hand is not False or not run.whole:
         # Moved by hand: a loop without an optimizer. None: it could not be told.
-        enough = tape.steps > 0 or run.moved_by_hand
+        enough = tape.steps > 0 or by_hand
         return Row(
             id="UPDATE/steps",
             status="pass" if enough else "evidence",
-            text=text + (", parameters are updated by hand" if run.moved_by_hand and not tape.steps else ""),
+            text=text + (", parameters are updated by hand" if by_hand and not tape.steps else ""),
             values=dict(values),
         )
-    if not run.optimizers:
-        # Nobody asked for a step: gradients may be what the script is after (saliency), or its own update is broken.
-        wanted = run.reaches_other_leaves()
+    # Gradients may be what the script is after (saliency), or its own update is broken.
+    wanted = run.reaches_other_leaves()
+    if not run.optimizers or wanted:
         return Row(
             id="UPDATE/steps",
             status="evidence" if wanted else "suspected",
-            text=text + "; no optimizer was built, and no parameter moved",
+            text=text + f"; {'no step' if run.optimizers else 'no optimizer was built'}, and no parameter moved",
             values=dict(values),
             where=[] if wanted or tape.last_backward_site is None else [tape.last_backward_site],
         )
+    clears = run.record(CallsRecord).clears
+    unused = len({clear.backward for clear in clears if clear.backward})
+    cleared = f"; gradients were cleared {unused} times and never used" if unused else ""
+    files = run.record(FilesRecord).configuration()[:1]
     return Row(
         id="UPDATE/steps",
         status="fail",
         basis="exact",
-        text=text + ": no parameter moved between the first backward and the end",
-        values=dict(values),
-        where=[s for s in (tape.last_backward_site, *(o.built for o in run.optimizers[:1])) if s],
+        text=text + f": no parameter moved between the first backward and {until}" + cleared,
+        values={**values, "cleared": unused},
+        where=[*[s for s in (tape.last_backward_site, *(o.built for o in run.optimizers[:1])) if s], *files],
     )
+
+
+def _moved_by_hand(run: Observation) -> tuple[bool | None, str]:
+    """Whether a parameter moved without a step, and until when that was looked for.
+
+    The models may be gone at the end; then what they were at a late backward stands.
+    """
+    calls = run.record(CallsRecord)
+    if run.moved_by_hand is not None or calls.moved_unstepped is None:
+        return run.moved_by_hand, "the end"
+    return calls.moved_unstepped, f"backward {calls.moved_until}"
 
 
 def _scaler(run: Observation) -> Row:
@@ -106,6 +126,8 @@ def _rate(run: Observation) -> Row:
         text += f", {run.tape.scheduler_steps} scheduler steps"
     built = [o.built for o in run.optimizers[:1] if o.built]
     scheduled = [run.tape.scheduler_site] if run.tape.scheduler_site else []
+    if not zero and (small := _far_too_small(run, text)) is not None:
+        return small
     return Row(
         id="UPDATE/lr",
         status="fail" if zero else "evidence",
@@ -119,6 +141,30 @@ def _rate(run: Observation) -> Row:
         },
         where=[*scheduled, *built] if zero else [],
         step=1 if zero else None,
+    )
+
+
+def _far_too_small(run: Observation, text: str) -> Row | None:
+    """The run never did better than a constant output, nor does a pinned batch at its own rate; at 100 times it does.
+
+    The factors are tried in a copy of the run at its beginning, and the first that fits ends the search.
+    """
+    look = run.look("rates").values
+    seen = run.record(ForwardsRecord).losses
+    later = seen[len(seen) // 2 :]
+    if look is None or len(seen) < 3 or not all(loss >= constant for _, loss, constant in later):
+        return None
+    cured = next(((float(factor), below) for factor, below in look["fits"].items() if below is not None), None)
+    if cured is None or not cured[0] > 1.0 or run.tape.steps < cured[1] or run.tape.highest_rate > look["declared"]:
+        return None
+    built = [optimizer.built for optimizer in run.optimizers[:1] if optimizer.built]
+    return Row(
+        id="UPDATE/lr",
+        status="suspected",
+        text=f"{text}; the run never did better than a constant output, nor does one pinned batch in {look['steps']} "
+        f"steps at {look['declared']:g}; at {cured[0]:g} times that it does after {cured[1]}",
+        values={"declared": look["declared"], "factor": cured[0], "highest": run.tape.highest_rate},
+        where=[*built, *run.record(FilesRecord).configuration()[:1]],
     )
 
 
@@ -189,7 +235,8 @@ def _step_sites(samples: list[StepSample]) -> list[Site]:
 
 def _frozen(run: Observation, samples: list[StepSample]) -> Row:
     live = {serial for window in run.tape.windows for serial in window.live}
-    frozen = [e for e in run.parameters if e.serial in live and not e.requires_grad]
+    declared = {e.serial for e in intended.frozen(run)}
+    frozen = [e for e in run.parameters if e.serial in live and (not e.requires_grad or e.serial in declared)]
     if not frozen or not samples:
         reason = "the model has no frozen parameters" if not frozen else run.no_step()
         return Row(id="UPDATE/frozen", status="not_measured", text="frozen parameters", reason=reason)
@@ -200,13 +247,32 @@ def _frozen(run: Observation, samples: list[StepSample]) -> Row:
         text += f"; moved: {names(moved)}"
     if unseen:
         text += f"; {len(unseen)} too large to copy, not measured"
+    if stepped := _stepped_although_declared(run, samples):
+        text += f"; declared to rest and moved by an optimizer: {names(stepped)}"
     return Row(
         id="UPDATE/frozen",
         # A running average of another model moves frozen parameters by intent.
-        status="evidence" if moved or unseen else "pass",
+        status="fail" if stepped else "evidence" if moved or unseen else "pass",
+        basis="declared" if stepped else None,
         text=text,
+        where=_holders(run, stepped, samples),
         values={"still": len(frozen) - len(moved) - len(unseen), "frozen": len(frozen)},
     )
+
+
+def _stepped_although_declared(run: Observation, samples: list[StepSample]) -> list[ParameterEntry]:
+    """Declared to rest, and moved in a step of an optimizer that holds them: by a gradient, decay or momentum.
+
+    What moves outside of such a step follows something else by design: a running average, a copy.
+    """
+    moved = {serial for s in samples for serial in s.consumed if s.moved.get(serial)}
+    return [entry for entry in intended.frozen(run) if entry.serial in moved]
+
+
+def _holders(run: Observation, stepped: list[ParameterEntry], samples: list[StepSample]) -> list[Site]:
+    built = [run.optimizers[serial].built for entry in stepped[:3] for serial in entry.owners]
+    sites = [*built, *(_step_sites(samples) if stepped else [])]
+    return list({site.place: site for site in sites if site is not None}.values())[:3]
 
 
 def _delta(run: Observation, samples: list[StepSample]) -> Row:
@@ -301,12 +367,37 @@ def _resolution(run: Observation, samples: list[StepSample]) -> Row:
         reason = run.no_step() if not samples else "no owned entry had a gradient"
         return Row(id="UPDATE/resolution", status="not_measured", text=text, reason=reason)
     still, total = counted
+    if (lost := _lost_to_rounding(run)) is not None:
+        return lost
     return Row(
         id="UPDATE/resolution",
         status="evidence",
         text=f"{still} of {total} owned entries with a gradient did not move in any bit at step {measured[0].step}",
         values={"still": still, "entries": total},
         step=measured[0].step,
+    )
+
+
+def _lost_to_rounding(run: Observation) -> Row | None:
+    """Most entries of 16-bit parameters stay although the same steps in float32 move them, at each moment looked at."""
+    seen = run.record(PrecisionRecord)
+    looks = [(step, run.look(name).values or {}) for step, name in seen.looks]
+    known = [(step, values) for step, values in looks if values.get("entries")]
+    if len(known) < 2 or not all(2 * v["lost"] > v["entries"] and 2 * v["arrived"] < 1 for _, v in known):
+        return None
+    if any(values["kept"] for _, values in known):
+        return None
+    step, values = known[0]
+    built = [optimizer.built for optimizer in run.optimizers[:1] if optimizer.built]
+    return Row(
+        id="UPDATE/resolution",
+        status="fail",
+        basis="exact",
+        text=f"{values['lost']} of {values['entries']} entries with a gradient do not move in any bit in steps from "
+        f"step {step} on, and do in the same steps in float32: the parameters' type rounds the update away",
+        values={"still": values["lost"], "entries": values["entries"], "arrived": values["arrived"]},
+        where=[*seen.casts[:1], *built[:1], *run.record(FilesRecord).configuration()[:1]][:3],
+        step=step,
     )
 
 

@@ -25,6 +25,8 @@ from weaklink.collector.watching.nodes import (
     name_of,
 )
 from weaklink.collector.watching.parameters import ParameterBook
+from weaklink.collector.watching.sites import UserCode
+from weaklink.collector.watching.stacks import site_of
 from weaklink.collector.watching.summaries import loss_sample, targets_of
 from weaklink.collector.watching.tape import GraphSample, LossSample
 
@@ -34,7 +36,11 @@ LOSS_DEPTH = 12
 
 
 def walk(
-    loss: Tensor, parameters: ParameterBook, read_saved: bool, on_targets: Callable[[Tensor], None] | None = None
+    loss: Tensor,
+    parameters: ParameterBook,
+    read_saved: bool,
+    on_targets: Callable[[Tensor], None] | None = None,
+    code: UserCode | None = None,
 ) -> GraphSample:
     """Breadth-first from the loss: the leaves it reaches, and what was fed to the losses on the way.
 
@@ -44,6 +50,7 @@ def walk(
         read_saved: Whether saved tensors may be read. Never under packing hooks (activation checkpointing): unpacking
             there recomputes, and a second unpacking raises in the user's own backward.
         on_targets: Told the targets of the first loss found, while they are there.
+        code: Tells the user's frames, where stacks were noted with the nodes.
     """
     sample = GraphSample(set(), 0, False, False, [])
     if loss.grad_fn is None:
@@ -62,11 +69,12 @@ def walk(
         leaf = getattr(node, "variable", None)
         if isinstance(leaf, Tensor) and name_of(node) == "torch::autograd::AccumulateGrad":
             sample.leaves.add(parameters.entry(leaf).serial)
-        _note_feeding(node, sample, read_saved)
+        _note_feeding(node, sample, read_saved, code)
         sample.near_logarithm |= depth <= LOSS_DEPTH and makes_logarithms(node)
         if read_saved and depth <= LOSS_DEPTH and node not in parts and (found := _read_loss(node)) is not None:
             parts |= parts_of(node)
             if not (found.reduction == "none" and found.indexed and is_gathered(_path(node, parents))):
+                found.site = site_of(node, code, f"{found.kind} called")
                 sample.losses.append(found)
                 if on_targets is not None and len(sample.losses) == 1 and (targets := targets_of(node)) is not None:
                     on_targets(targets)
@@ -100,14 +108,15 @@ def leaves_of(root: Any, parameters: ParameterBook) -> set[int]:
     return found
 
 
-def _note_feeding(node: Any, sample: GraphSample, read_saved: bool) -> None:
+def _note_feeding(node: Any, sample: GraphSample, read_saved: bool, code: UserCode | None) -> None:
     """Pairs that are wrong, or worth a word, whatever the values: what feeds a log-softmax or a loss over scores."""
     name = name_of(node)
     if name == "LogSoftmaxBackward0":
         source = name_of(feeding(node))
         if source == "SoftmaxBackward0":
             across = read_saved and _across(node)
-            sample.softmax_site = sample.softmax_site or feeding(node).metadata.get(SITE)
+            called = feeding(node).metadata.get(SITE) or site_of(feeding(node), code, "softmax called")
+            sample.softmax_site = sample.softmax_site or called
             sample.softmax_across |= across
             sample.softmax_into_log_softmax |= not across
         sample.log_softmax_into_log_softmax |= source == "LogSoftmaxBackward0"

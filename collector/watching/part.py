@@ -57,6 +57,9 @@ class Part:
     def root_called(self, call: RootCall) -> None:
         """A root module has answered, in training or in evaluation; not called where it raised or is traced."""
 
+    def criterion_called(self, args: tuple[Any, ...]) -> None:
+        """A module without parameters was called by the script itself in a sampled step: a loss, most likely."""
+
     def backward_begins(self, losses: list[Tensor], sample: BackwardSample | None) -> None:
         """Backward is about to run. `sample` is there in a sampled step, its graph walked."""
 

@@ -57,6 +57,8 @@ class LossSample:
     class_counts: dict[int, int] | None = None
     ignored: int = 0
     hand: ByHand | None = None
+    # Where the user's code called it, where that was noted.
+    site: Site | None = None
 
     @property
     def indexed(self) -> bool:
@@ -148,12 +150,13 @@ class CutSample:
     """A place in the user's code where a history ends, and the leaves of that history.
 
     *detach*: called on a tensor that had one. *no_grad*: a module was called there without gradients, while the model
-    around it was called with them.
+    around it was called with them. *copy*: rebuilt from its values, without its history. *exact*: seen by the operation on the way to a loss, in a close-up.
     """
 
     site: Site
     leaves: set[int]
-    kind: Literal["detach", "no_grad"] = "detach"
+    kind: Literal["detach", "no_grad", "copy"] = "detach"
+    exact: bool = False
 
 
 @dataclass
@@ -238,6 +241,8 @@ class Tape:
     # What took a forward, a read or a fit of our own, in a copy that was thrown away, by the name of the look.
     looks: dict[str, Look] = field(default_factory=dict)
     records: dict[type, Any] = field(default_factory=dict)
+    # The first failure of a hook of the watcher's own: what it counts and holds may lack something since.
+    broken: str | None = None
     problems: list[str] = field(default_factory=list)
 
     def record(self, kind: type[Record]) -> Record:

@@ -69,6 +69,7 @@ class WatchSettings:
         fixed: Nothing is created, replaced or carried over between a backward and its step; nothing is hashed. Saves a
             ledger what only a script's own loop can show.
         looks: Whether looks that take forwards of our own are allowed, and where.
+        close_up_at: The steps from which a close-up sees every operation; empty in any run that is no close-up.
     """
 
     every_step_until: int = DENSE_STEPS
@@ -76,7 +77,11 @@ class WatchSettings:
     in_process: bool = False
     fixed: bool = False
     looks: LookMode = "off"
+    close_up_at: tuple[int, ...] = ()
 
+
+# Who only looks on: what fails there must not reach the run.
+_PASSIVE = ("weaklink.collector.watching", "weaklink.collector.looking", "weaklink.collector.close_up")
 
 # Watchers that are installed, outermost first: only the innermost one looks, the others see no call of its subject.
 _installed: list[Watcher] = []
@@ -172,7 +177,10 @@ class Watcher:
 
     def wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
         """Call `around(original, ...)` in place of a function until the hooks are taken away."""
-        self._undo.append(wrap(owner, name, around, lambda: self.paused))
+        # Of a rerun's own change to the run (an intervention, a captured step) a failure is to be seen.
+        ours = str(getattr(getattr(around, "func", around), "__module__", "")).startswith(_PASSIVE)
+        failed = functools.partial(self.problem, name) if ours and not self.settings.in_process else None
+        self._undo.append(wrap(owner, name, around, lambda: self.paused, failed))
 
     def guarded(self, hook: Callable[..., None]) -> Callable[..., None]:
         """A hook whose own failure ends up on the tape, never in the user's run."""
@@ -185,6 +193,8 @@ class Watcher:
                 hook(*args, **kwargs)
             except Exception as error:
                 self.problem(hook.__name__, error)
+                if getattr(hook, "__self__", None) is self and self.tape.broken is None:
+                    self.tape.broken = f"{hook.__name__.strip('_')} raised {type(error).__name__}"
 
         return guarded
 
@@ -227,6 +237,11 @@ class Watcher:
     def flush_losses(self) -> None:
         """Bring losses still on the device to the tape."""
         self._losses.flush()
+
+    @property
+    def saved_tensors_readable(self) -> bool:
+        """Whether a graph's saved tensors may be read: under packing hooks, unpacking recomputes."""
+        return not self._packing_hooks_seen
 
     # -- windows ---------------------------------------------------------------------------------------------------
 
@@ -322,11 +337,17 @@ class Watcher:
             return
         if self._window is not None and torch.is_grad_enabled():
             self.guarded(self._root_ended)(module, (args, kwargs), output)
-        if self._listeners["root_called"] and (root := self.roots.entry(module)) is not None:
+        if self._listeners["root_called"]:
+            self.guarded(self._tell_root_called)(module, args, kwargs, output)
+
+    def _tell_root_called(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        if (root := self.roots.entry(module)) is not None:
             sampled = self._window is not None
             self._calls += 1
             call = RootCall(self._calls, root, module, args, kwargs, output, torch.is_grad_enabled(), sampled)
             self.tell("root_called", call)
+        elif self._window is not None and torch.is_grad_enabled():
+            self.tell("criterion_called", args)
 
     def _root_ended(self, module: nn.Module, args: Any, output: Any) -> None:
         root, window = self.roots.entry(module), self._window
@@ -368,7 +389,8 @@ class Watcher:
         self.tape.phase = "backward"
         for listener in self.before_backward:
             listener()
-        self.guarded(self._backward_begins)(tensors)
+        # `backward(inputs=...)` gives a gradient to these alone, whatever else the loss reaches.
+        self.guarded(self._backward_begins)(tensors, kwargs.get("inputs"))
         sample = self._sample_of_this_backward()
         if self._listeners["backward_begins"]:
             self.tell("backward_begins", list(tensors_in(tensors)), sample)
@@ -382,7 +404,7 @@ class Watcher:
         self.tell("backward_ended", sample)
         return result
 
-    def _backward_begins(self, tensors: Any) -> None:
+    def _backward_begins(self, tensors: Any, inputs: Any = None) -> None:
         self.tape.backwards += 1
         index = self.tape.backwards
         losses = list(tensors_in(tensors))
@@ -403,11 +425,14 @@ class Watcher:
             index, site, value, any(tensor.requires_grad for tensor in losses), None, left_over(self.parameters)
         )
         for tensor in losses[:4]:
-            graph = walk(tensor, self.parameters, not self._packing_hooks_seen, self.guarded(self._compare_rule))
+            unpacked = not self._packing_hooks_seen
+            graph = walk(tensor, self.parameters, unpacked, self.guarded(self._compare_rule), self.code)
             if sample.graph is None:
                 sample.graph = graph
             else:
                 sample.graph.leaves |= graph.leaves
+        if sample.graph is not None and isinstance(inputs, (Tensor, list, tuple)):  # a generator is not ours to consume
+            sample.graph.leaves &= {self.parameters.entry(tensor).serial for tensor in tensors_in(inputs)}
         if sample.graph is not None:
             self._note_reached(sample.graph.leaves)
             if index == 1 and not self.settings.fixed:

@@ -9,11 +9,11 @@ from evidence_samples import stale_head_evidence
 from test_reporters_samples import frozen_only, stale_head
 
 from weaklink.agent.advisors.playbook import Playbook
-from weaklink.agent.cli.commands.subjects import read_rule, read_subject
+from weaklink.agent.cli.commands.subjects import read_subject
 from weaklink.agent.freeze import freeze
 from weaklink.agent.reporters.blocks import Command
 from weaklink.agent.reporters.next_step import diagnose_command, next_step
-from weaklink.agent.subject_files import located, located_rule, script_of, with_script
+from weaklink.agent.subject_files import located, located_rule, named_function, script_of, with_script
 from weaklink.collector.errors import SubjectError, UsageError
 from weaklink.collector.evidence import SourceFile, Subject
 from weaklink.collector.job import Pins
@@ -75,10 +75,10 @@ def test_a_factory_takes_no_arguments(folder: Path) -> None:
 
 
 def test_a_rule_is_named_as_seen_from_the_folder(folder: Path) -> None:
-    assert read_rule(None, folder) is None
-    assert read_rule("package.rules:targets", folder) == "package.rules:targets"
-    assert read_rule(str(folder / "rules.py") + ":targets", folder) == "rules.py:targets"
-    assert read_rule("../rules.py:targets", folder / "src") == "../rules.py:targets"
+    assert named_function(None, folder, "--rule") is None
+    assert named_function("package.rules:targets", folder, "--rule") == "package.rules:targets"
+    assert named_function(str(folder / "rules.py") + ":targets", folder, "--rule") == "rules.py:targets"
+    assert named_function("../rules.py:targets", folder / "src", "--rule") == "../rules.py:targets"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_rule_is_named_as_seen_from_the_folder(folder: Path) -> None:
 )
 def test_what_names_no_function_is_no_rule(folder: Path, word: str) -> None:
     with pytest.raises(UsageError) as caught:
-        read_rule(word, folder)
+        named_function(word, folder, "--rule")
     assert caught.value.hint
 
 

@@ -131,11 +131,11 @@ CASES = {
         for _ in range(12):
             loss = F.cross_entropy(torch.softmax(model(x), 1), y)
             optimizer.zero_grad()
-            loss.backward()  # here
+            loss.backward()
             optimizer.step()
         """,
         "OBJECTIVE/fed",
-        ["# here"],
+        ["cross_entropy(torch.softmax"],
         values={"softmax_into_log_softmax": True},
     ),
     "softmax_module_reshaped_before_cross_entropy": Case(
@@ -158,11 +158,11 @@ CASES = {
         for _ in range(12):
             loss = F.mse_loss(model(x), x[:, 0])
             optimizer.zero_grad()
-            loss.backward()  # here
+            loss.backward()
             optimizer.step()
         """,
         "OBJECTIVE/shapes",
-        ["# here"],
+        ["F.mse_loss(model(x), x[:, 0])"],
         values={"outputs": [64, 1], "targets": [64], "broadcast": [64, 64]},
     ),
     "sigmoid_before_a_loss_with_logits": Case(

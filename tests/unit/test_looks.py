@@ -57,10 +57,19 @@ def test_the_last_moment_held_is_the_one_that_speaks(found):
 
 def test_moments_are_held_ever_more_rarely(found):
     looks = make(found)
-    for number in range(1, 8):
+    for number in range(1, 100):
         looks.hold("moment", lambda number=number: {"number": number})
     looks.settle()
-    assert found["moment"].values == {"number": 4}
+    assert found["moment"].values == {"number": 64}
+
+
+def test_a_moment_that_is_given_up_says_why(found):
+    looks = make(found)
+    looks.hold("moment", lambda: {"number": 1})
+    looks.forget("moment", "it is not needed")
+    looks.forget("another", "it was never held")
+    looks.settle()
+    assert found == {"moment": Look(None, "it is not needed")}
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from weaklink.agent.advisors.playbook import Playbook
-from weaklink.agent.cli.commands.subjects import evidence_file, read_rule, read_subject
+from weaklink.agent.cli.commands.subjects import evidence_file, read_subject, without_declarations
 from weaklink.agent.cli.output import color, print_json, width, write
+from weaklink.agent.cli.said import Said
 from weaklink.agent.progress import Progress
 from weaklink.agent.reporters.json_report import diagnosis_json
 from weaklink.agent.reporters.terminal import render_incident
 from weaklink.agent.session import Finished, Options, Session
+from weaklink.agent.settings import read_settings
 from weaklink.collector.errors import UsageError
-from weaklink.collector.evidence import read_evidence
+from weaklink.collector.replicas import read_stored
 from weaklink.collector.workers import this_python
 
 
@@ -24,10 +26,9 @@ def run(
     deadline: float,
     horizon: int | None,
     rerun: bool,
+    capture_limit: int,
     incidents: str,
-    task: str | None,
-    user_code: list[str],
-    rule: str | None,
+    said: Said,
     json: bool,
 ) -> None:
     """Diagnose and report; leaves with the diagnosis's exit code.
@@ -39,10 +40,10 @@ def run(
         raise UsageError(f"There is no advisor {advisor!r}.", about="--advisor", hint="the built-in one is `playbook`.")
     source = None if module else evidence_file(words)
     if source is not None:
-        evidence = read_evidence(source)
-        subject = evidence.subject
+        evidence = read_stored(source)
+        subject, settings = evidence.subject, without_declarations(said, evidence)
     else:
-        subject = read_subject(words, module)
+        subject, settings = read_subject(words, module), read_settings(said)
     options = Options(
         subject=subject,
         folder=Path.cwd(),
@@ -51,9 +52,11 @@ def run(
         deadline=deadline,
         horizon=horizon,
         rerun=rerun,
-        task=task,
-        user_code=tuple(user_code),
-        rule=read_rule(rule) if rule is not None or source is None else evidence.rule,
+        task=settings.task,
+        user_code=settings.user_code,
+        rule=settings.rule,
+        intent=settings.intent,
+        capture_limit=capture_limit,
     )
     session = Session(options, Playbook(), Progress())
     report(session.diagnose_script() if source is None else session.diagnose_evidence(evidence, source), json)

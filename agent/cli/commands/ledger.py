@@ -5,15 +5,19 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from weaklink.agent.cli.commands.subjects import evidence_file, read_rule, read_subject
+from weaklink.agent.cli.commands.subjects import evidence_file, read_subject, without_declarations
 from weaklink.agent.cli.output import color, print_json, width, write
+from weaklink.agent.cli.said import Said
+from weaklink.agent.close_up import closer
 from weaklink.agent.errors import NothingMeasuredError
 from weaklink.agent.progress import Progress
 from weaklink.agent.reporters.ledger import ledger_json, render_ledger
 from weaklink.agent.runner import Runner
 from weaklink.agent.session import measured
+from weaklink.agent.settings import read_settings
 from weaklink.collector.errors import StorageError
-from weaklink.collector.evidence import Evidence, read_evidence, write_evidence
+from weaklink.collector.evidence import Evidence, write_evidence
+from weaklink.collector.replicas import read_stored
 from weaklink.collector.workers import this_python
 
 
@@ -24,9 +28,7 @@ def run(
     out: str | None,
     strict: bool,
     deadline: float,
-    task: str | None,
-    user_code: list[str],
-    rule: str | None,
+    said: Said,
     json: bool,
 ) -> None:
     """Run the subject once in a scratch copy, or read its evidence file, and show the chain; leave with its exit code.
@@ -36,16 +38,19 @@ def run(
     """
     source = None if module else evidence_file(words)
     if source is not None:
-        evidence, interrupted = read_evidence(source), False
+        evidence, interrupted = read_stored(source), False
+        without_declarations(said, evidence)
     else:
-        subject, declared, here = read_subject(words, module), read_rule(rule), Path.cwd()
+        subject, declared, here = read_subject(words, module), read_settings(said), Path.cwd()
         with tempfile.TemporaryDirectory(prefix="weaklink-") as logs:
-            settings = (python or this_python(), Path(logs), deadline, Progress(), task, tuple(user_code))
-            with Runner(subject, here, *settings, rule=declared) as runner:
+            settings = (python or this_python(), Path(logs), deadline, Progress(), declared.task, declared.user_code)
+            with Runner(subject, here, *settings, rule=declared.rule, intent=declared.intent) as runner:
                 record = runner.observe()
-        if record.evidence is None:
-            raise KeyboardInterrupt
-        evidence, interrupted = record.evidence, record.result.interrupted
+                if record.evidence is None:
+                    raise KeyboardInterrupt
+                evidence, interrupted = record.evidence, record.result.interrupted
+                if not interrupted:
+                    evidence, interrupted = closer(runner, evidence)
     if out is not None:
         _keep(evidence, Path(out))
     if not measured(evidence):

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from weaklink.agent.advisors.playbook import Playbook
-from weaklink.agent.cli.commands.subjects import read_rule, read_subject
+from weaklink.agent.cli.commands.subjects import read_subject
 from weaklink.agent.cli.output import print_json, width, write
+from weaklink.agent.cli.said import Said
 from weaklink.agent.errors import AdvisorError
 from weaklink.agent.progress import Progress
 from weaklink.agent.replays.compare import Comparison, compare
@@ -16,6 +17,7 @@ from weaklink.agent.replays.folder import Replay, find_replay, replays_in
 from weaklink.agent.replays.receipt import Receipt, read_receipt, receipt_of, write_receipt
 from weaklink.agent.reporters.text import plural
 from weaklink.agent.session import Options, Session
+from weaklink.agent.settings import read_settings
 from weaklink.collector.errors import SubjectError, UsageError
 from weaklink.collector.table.layout import wrap
 from weaklink.collector.table.text import printable
@@ -71,6 +73,7 @@ def run_again(replay: Replay, python: str, deadline: float, progress: Progress) 
         KeyboardInterrupt: The diagnosis was interrupted.
     """
     settings, folder = replay.settings(), replay.folder.resolve()
+    declared = read_settings(Said(rule=settings.rule), folder)
     with tempfile.TemporaryDirectory(prefix="weaklink-") as incidents:
         options = Options(
             subject=read_subject([settings.subject, *settings.arguments], None, folder),
@@ -78,7 +81,10 @@ def run_again(replay: Replay, python: str, deadline: float, progress: Progress) 
             python=python,
             incidents=Path(incidents),
             deadline=deadline,
-            rule=read_rule(settings.rule, folder),
+            task=declared.task,
+            user_code=declared.user_code,
+            rule=declared.rule,
+            intent=declared.intent,
             offline=True,
         )
         finished = Session(options, Playbook(), progress).diagnose_script()

@@ -9,6 +9,7 @@ from weaklink.agent.cli.commands.diagnose import report
 from weaklink.agent.progress import Progress
 from weaklink.agent.record.incident import Incident
 from weaklink.agent.session import Options, verify_incident
+from weaklink.collector.declared import Intent
 from weaklink.collector.errors import UsageError
 from weaklink.collector.workers import this_python
 
@@ -32,6 +33,7 @@ def run(incident: str, inside: str | None, python: str | None, deadline: float, 
         task=read.evidence.task if read.evidence else None,
         user_code=_strings(read.opened.options.get("user_code")),
         rule=_text(read.opened.options.get("rule")),
+        intent=Intent.model_validate(read.opened.declared),
     )
     report(verify_incident(read, options, Progress(), Playbook()), json)
 

@@ -1,0 +1,38 @@
+"""OWNERSHIP/shared: modules that stand several times in one container, and so share their parameters."""
+
+from __future__ import annotations
+
+from weaklink.collector.evidence import Row
+from weaklink.collector.rows.observation import Observation
+from weaklink.collector.watching.repeated_modules import LOOK, Repeated, RepeatedModules
+
+
+def rows(run: Observation) -> list[Row]:
+    """The row, where a container repeats a module."""
+    found = run.record(RepeatedModules).found
+    if not found:
+        return []
+    again = {one.parameter: _again(run, one) for one in found}
+    worst = max(found, key=lambda one: again[one.parameter])
+    entry = run.by_serial(worst.parameter)
+    text = f"{worst.container or 'the model'} ({worst.kind}) holds one and the same module {worst.times} times"
+    # Every place was asked the same question, and gave the same answer: no weight can come to differ.
+    repeats = again[worst.parameter] >= worst.times - 1
+    text += ": each place is given the same input, and answers the same" if repeats else ""
+    return [
+        Row(
+            id="OWNERSHIP/shared",
+            # Layers of one stack may share their weights on purpose.
+            status="fail" if repeats else "suspected",
+            basis="exact" if repeats else None,
+            text=text,
+            values={"container": worst.container, "times": worst.times, "same_input": again[worst.parameter]},
+            where=[site for site in (entry.created, entry.created_by) if site],
+            step=1,
+        )
+    ]
+
+
+def _again(run: Observation, one: Repeated) -> int:
+    values = (run.look(LOOK).values or {}).get(str(one.parameter))
+    return int(values["again"]) if values else 0

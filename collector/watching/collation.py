@@ -1,0 +1,51 @@
+"""Where the user's own code puts the items of a batch together."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+from typing import Any
+
+from weaklink.collector.evidence import Site
+from weaklink.collector.watching.loaders import Path
+from weaklink.collector.watching.sites import UserCode
+
+
+def collation_site(collate: Any, target_path: Path | None, code: UserCode) -> Site | None:
+    """The line of a collate function of the user's that assigns the targets last, else the function itself.
+
+    Which name holds the targets is read off the mapping or tuple that the function returns.
+    """
+    while isinstance(collate, functools.partial):
+        collate = collate.func
+    function = collate if inspect.isroutine(collate) else type(collate).__dict__.get("__call__")
+    try:
+        file = code.relative(inspect.getsourcefile(function) or "") if function is not None else None
+        lines, start = inspect.getsourcelines(function) if file is not None else ([], 0)  # type: ignore[arg-type]
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        return None
+    if file is None:
+        return None
+    name = next((found for node in ast.walk(tree) if (found := _returned(node, target_path)) is not None), None)
+    assigned = [node.lineno for node in ast.walk(tree) if name is not None and _assigns(node, name)]
+    line = start + (max(assigned) if assigned else 1) - 1
+    return Site(file=file, line=line, what="a batch is put together")
+
+
+def _returned(node: ast.AST, path: Path | None) -> str | None:
+    if not isinstance(node, ast.Return) or not path:
+        return None
+    part: ast.expr | None = None
+    if isinstance(node.value, ast.Dict):
+        keys = [key.value if isinstance(key, ast.Constant) else None for key in node.value.keys]
+        part = node.value.values[keys.index(path[0])] if path[0] in keys else None
+    elif isinstance(node.value, ast.Tuple) and isinstance(path[0], int) and path[0] < len(node.value.elts):
+        part = node.value.elts[path[0]]
+    return part.id if isinstance(part, ast.Name) else None
+
+
+def _assigns(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)

@@ -1,0 +1,70 @@
+"""Which classes an evaluation compares with, and where: `(predictions == c) & (labels == c)` for each class in turn.
+
+A loss may leave a label out by right. What it leaves out while the evaluation counts it as it counts every other class
+is trained by nothing, and asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from weaklink.collector.evidence import Site
+from weaklink.collector.watching.context import is_traced, unseen_by_warnings
+from weaklink.collector.watching.part import Part, RootCall
+
+if TYPE_CHECKING:
+    from weaklink.collector.watching.watcher import Watcher
+
+PLACES = 64
+VALUES = 256
+NOTES = 20_000
+
+
+@dataclass
+class ComparedRecord:
+    """Numbers that tensors of whole numbers were compared with after an evaluation call, by place."""
+
+    places: dict[str, tuple[Site, set[int]]] = field(default_factory=dict)
+
+    def with_all_of(self, values: set[int]) -> Site | None:
+        """A place that compares with each of these numbers."""
+        return next((site for site, compared in self.places.values() if values <= compared), None)
+
+
+class ComparedPart(Part):
+    """Follows `==` with a whole number between an evaluation call and the next call in training."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        super().__init__(watcher)
+        self.record = self.tape.record(ComparedRecord)
+        self._evaluating = False
+        self._left = NOTES
+
+    def install(self) -> None:
+        self.watcher.wrap(Tensor, "__eq__", self._watched)
+
+    def root_called(self, call: RootCall) -> None:
+        self._evaluating = not call.with_gradients and self._left > 0
+
+    @unseen_by_warnings
+    def _watched(self, original: Callable[..., Any], tensor: Any, other: Any) -> Any:
+        if self._evaluating and type(other) is int and not is_traced():
+            self.watcher.guarded(self._compared)(tensor, other)
+        return original(tensor, other)
+
+    def _compared(self, tensor: Tensor, value: int) -> None:
+        if tensor.dtype not in (torch.int64, torch.int32, torch.uint8, torch.int16) or not tensor.dim():
+            return
+        self._left -= 1
+        self._evaluating = self._left > 0
+        site = self.watcher.code.site("class compared")
+        if site is None or (site.place not in self.record.places and len(self.record.places) >= PLACES):
+            return
+        compared = self.record.places.setdefault(site.place, (site, set()))[1]
+        if len(compared) < VALUES:
+            compared.add(value)

@@ -1,0 +1,208 @@
+"""Evaluation as the run saw it: which answers were scored against which targets, and a look at them while they stand.
+
+The rows themselves are copied by `watching/data.py`; here the targets of those that no loader gave are filled in from
+the loss that took them, and the moment is kept for a look: the model of the last evaluations, with its pairs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from weaklink.collector.evaluating.look import LOOK, EvaluationLook
+from weaklink.collector.evidence import Site
+from weaklink.collector.tensors import tensors_in
+from weaklink.collector.watching.data import DataRecord
+from weaklink.collector.watching.datasets import DatasetDifference, differences
+from weaklink.collector.watching.pairs import Chunk, Pairs
+from weaklink.collector.watching.part import RootCall
+from weaklink.collector.watching.targets import rows_of_target
+
+if TYPE_CHECKING:
+    from weaklink.collector.watching.loss_calls import CalledLoss
+    from weaklink.collector.watching.watcher import Watcher
+
+_PLAIN = (type(None), bool, int, float, str)
+
+
+@dataclass
+class Overlap:
+    """Evaluated rows that were compared, those that stand among the training rows, and how many of these there are."""
+
+    evaluated: int
+    both: int
+    trained: int
+
+
+@dataclass
+class EvaluationRecord:
+    """Where evaluation happened.
+
+    Attributes:
+        called: Where a model was called without gradients, of calls whose targets are known.
+        scored: Where a loss took its answers.
+        by_loss: Numbers of the calls whose answers a loss took: their targets are certain.
+        differences: In what its dataset differs from the trained one.
+        overlap: Known at the end.
+    """
+
+    called: list[Site] = field(default_factory=list)
+    scored: list[Site] = field(default_factory=list)
+    by_loss: set[int] = field(default_factory=set)
+    differences: list[DatasetDifference] = field(default_factory=list)
+    overlap: Overlap | None = None
+
+
+@dataclass
+class _Answered:
+    """The last evaluation call, held weakly. `template` is what it was called with, its tensors by number."""
+
+    number: int
+    module: weakref.ref[nn.Module]
+    output: weakref.ref[Tensor]
+    storage: int
+    rows: int
+    template: tuple[Any, dict[str, Any]]
+    pairs: Pairs
+
+
+class EvaluationReader:
+    """Pairs answers with targets, and keeps the moment."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._record = watcher.tape.record(EvaluationRecord)
+        self._data = watcher.tape.record(DataRecord)
+        self._last: _Answered | None = None
+        self._compared = False
+
+    def root_called(self, call: RootCall) -> None:
+        """A model answered without gradients."""
+        self._last = None
+        output = next((tensor for tensor in tensors_in(call.output) if tensor.is_floating_point()), None)
+        pairs = self._data.evaluation.get(call.root.serial)
+        template = template_of(call.args, call.kwargs)
+        if output is None or not output.dim() or pairs is None or template is None:
+            return
+        self._last = _Answered(
+            call.number,
+            weakref.ref(call.module),
+            weakref.ref(output),
+            storage_of(output),
+            len(output),
+            template,
+            pairs,
+        )
+        chunk = self._chunk(self._last)
+        if chunk is None or chunk.target is not None:
+            self._hold(self._last)
+
+    def called(self, loss: CalledLoss) -> None:
+        """A loss was called without gradients: of the last answer, where it takes that or one of its shape."""
+        last = self._last
+        output = last.output() if last is not None else None
+        if last is None or output is None:
+            return
+        same = storage_of(loss.scores) == last.storage or loss.scores.shape == output.shape
+        if not same or last.number in self._record.by_loss:
+            return
+        self._record.by_loss.add(last.number)
+        _once(self._record.scored, self._watcher.code.site("loss called in evaluation"))
+        chunk = self._chunk(last)
+        if chunk is not None:
+            target = rows_of_target(loss.target, last.rows, chunk.rows)
+            known = chunk.target is not None
+            chunk.target = target if target is not None else chunk.target
+            if not known:
+                self._hold(last)
+
+    def finish(self) -> None:
+        """Compare the rows that were kept."""
+        self._last = None
+        self._record.overlap = _overlap(self._data)
+
+    def _chunk(self, last: _Answered) -> Chunk | None:
+        """The copy of that call's rows; None where the budget was spent, or another evaluation stands."""
+        chunks = last.pairs.chunks
+        return chunks[-1] if chunks and chunks[-1].call == last.number else None
+
+    def _hold(self, last: _Answered) -> None:
+        module = last.module()
+        train = self._data.train.get(last.pairs.root)
+        if module is None or train is None or not self._watcher.tape.steps:
+            return
+        groups = [chunk for chunk in last.pairs.chunks if chunk.target is not None]
+        if not groups:
+            return
+        newest = groups[-1].loader
+        if newest is not None and self._data.loaders[newest].trains:
+            return  # a training metric taken again
+        _once(self._record.called, self._watcher.code.site("model called in evaluation"))
+        if newest is not None and not self._compared:
+            self._compared = True
+            self._watcher.guarded(self._compare)(newest)
+        certain = all(chunk.call in self._record.by_loss for chunk in groups if chunk.loader == newest)
+        certain |= newest is not None and any(loader.target_path is not None for loader in self._data.loaders)
+        chunks = [chunk for chunk in groups if chunk.loader == newest]
+        look = EvaluationLook(module, last.template, train.chunks, chunks, certain)
+        self._watcher.looks.hold(LOOK, look)
+
+    def _compare(self, evaluated: int) -> None:
+        """Hold the dataset of an evaluation's loader against the first one that was trained on."""
+        loader = self._data.loaders[evaluated].ref()
+        trained = next((known.ref() for known in self._data.loaders if known.trains), None)
+        if loader is not None and trained is not None:
+            self._record.differences = differences(trained.dataset, loader.dataset, self._watcher.code)
+
+
+def template_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+    """The arguments of a call without their tensors; None where they hold anything but tensors and plain values.
+
+    A tensor is written as its type and device, in the order of `tensors_in`.
+    """
+    values = [*args, *kwargs.values()]
+    if not all(isinstance(value, (Tensor, *_PLAIN)) for value in values):
+        return None
+    return tuple(_slot(value) for value in args), {name: _slot(value) for name, value in kwargs.items()}
+
+
+def _slot(value: Any) -> Any:
+    return (value.dtype, value.device) if isinstance(value, Tensor) else value
+
+
+def storage_of(tensor: Tensor) -> int:
+    """What tells the memory of a tensor from that of another, both alive; 0 where it has none."""
+    try:
+        return int(tensor.untyped_storage().data_ptr())
+    except (RuntimeError, NotImplementedError):
+        return 0
+
+
+def _overlap(data: DataRecord) -> Overlap | None:
+    trained, evaluated = data.trained(), data.evaluated()
+    if trained is None or evaluated is None:
+        return None
+    again = {loader.serial for loader in data.loaders if loader.trains}  # a training metric taken again
+    known = {row for chunk in trained.chunks for row in _contents(chunk)}
+    rows = [row for chunk in evaluated.chunks if chunk.loader not in again for row in _contents(chunk)]
+    return Overlap(len(rows), sum(row in known for row in rows), len(known)) if rows and known else None
+
+
+def _contents(chunk: Chunk) -> list[bytes]:
+    """Each row's own bytes, all inputs together."""
+    return [b"".join(row) for row in zip(*(_row_bytes(tensor.contiguous()) for tensor in chunk.inputs), strict=True)]
+
+
+def _row_bytes(rows: Tensor) -> list[bytes]:
+    # Not .numpy(): it may not be installed.
+    size = rows[:1].numel() * rows.element_size()
+    return [ctypes.string_at(rows.data_ptr() + row * size, size) for row in range(len(rows))]
+
+
+def _once(sites: list[Site], site: Site | None) -> None:
+    if site is not None and site not in sites and len(sites) < 8:
+        sites.append(site)
