@@ -66,6 +66,8 @@ def _layout(run: Observation) -> Row | None:
     record = run.record(DataRecord)
     across, along = found["layout"]
     sites = [site for loader in record.loaders if loader.trains for site in (loader.collated, loader.made)]
+    trained = record.trained()
+    sites += [trained.site] if trained is not None else []
     return Row(
         id="TASK/pairing",
         status="fail",

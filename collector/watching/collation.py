@@ -30,7 +30,7 @@ def collation_site(collate: Any, target_path: Path | None, code: UserCode) -> Si
     if file is None:
         return None
     name = next((found for node in ast.walk(tree) if (found := _returned(node, target_path)) is not None), None)
-    assigned = [node.lineno for node in ast.walk(tree) if name is not None and _assigns(node, name)]
+    assigned = [line for node in ast.walk(tree) if name is not None and (line := _assigned(node, name))]
     line = start + (max(assigned) if assigned else 1) - 1
     return Site(file=file, line=line, what="a batch is put together")
 
@@ -47,5 +47,8 @@ def _returned(node: ast.AST, path: Path | None) -> str | None:
     return part.id if isinstance(part, ast.Name) else None
 
 
-def _assigns(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
+def _assigned(node: ast.AST, name: str) -> int:
+    """The line of an assignment to this name; 0 for anything else."""
+    if not isinstance(node, ast.Assign):
+        return 0
+    return node.lineno if any(isinstance(t, ast.Name) and t.id == name for t in node.targets) else 0

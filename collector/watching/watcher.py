@@ -125,7 +125,7 @@ class Watcher:
         self._calls = 0
         self.looks = Looks(self.settings.looks, self.tape.looks, self.looking_away)
         self.parts: list[Part] = [] if self.settings.fixed else make_parts(self)
-        self._listeners = {name: listeners(self.parts, name) for name in EVENTS}
+        self._listeners = {name: [self.guarded(each) for each in listeners(self.parts, name)] for name in EVENTS}
         self._open_window()
 
     @property
@@ -221,7 +221,7 @@ class Watcher:
     def tell(self, event: str, *args: Any) -> None:
         """Call the parts that listen to this event; what they raise is written down."""
         for listener in self._listeners[event]:
-            self.guarded(listener)(*args)
+            listener(*args)
 
     def finish(self) -> None:
         """The script is over: bring everything to the host, let the parts and the held looks speak."""
