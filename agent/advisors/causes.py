@@ -40,8 +40,24 @@ CAUSES: dict[str, tuple[tuple[MechanismFamily, str], ...]] = {
         ("input_scale", "The inputs are normalised by statistics of another unit or data set, or not at all."),
         ("other", "The model is meant to see them as they are."),
     ),
+    "TASK/rows": (
+        ("shape_misread", "Inputs and targets do not have one row each: one of them was cut, repeated or reshaped."),
+        ("pairing_broken", "Rows were left out of one of them and not of the other."),
+    ),
+    "TASK/classes": (
+        (
+            "label_convention",
+            "The targets number the classes otherwise than the outputs: from one, or with more of them.",
+        ),
+        ("input_corrupted", "A target is no class at all: a missing value, or another column."),
+    ),
+    "CAPABILITY/gap": (
+        ("update_lost", "The real optimizer steps and changes nothing, where a plain one makes the loss fall."),
+        ("not_in_optimizer", "The real optimizer holds other objects than the model's parameters."),
+    ),
     "TASK/item": (
         ("input_corrupted", "A transform works in place on what the dataset stores: each reading applies it again."),
+        ("other", "The dataset counts its readings on purpose: a curriculum, a cache that fills."),
     ),
     "TASK/empty": (
         ("input_corrupted", "What wrote this input stopped after its first rows, or wrote zeros."),
@@ -57,12 +73,16 @@ CAUSES: dict[str, tuple[tuple[MechanismFamily, str], ...]] = {
     ),
     "TASK/workers": (
         ("data_not_mixed", "Each worker gives the same rows: a generator copied into all of them, a stream not split."),
+        ("other", "Every worker is meant to give the same rows."),
     ),
     "TASK/pairing": (
         ("pairing_broken", "Inputs and targets were brought out of order against each other."),
         ("other", "The targets are meant to follow from nothing in their own input."),
     ),
-    "TASK/convention": (("label_convention", "One part of the data was labelled by the opposite convention."),),
+    "TASK/convention": (
+        ("label_convention", "One part of the data was labelled by the opposite convention."),
+        ("other", "The parts are labelled differently on purpose."),
+    ),
     "TASK/views": (
         (
             "pairing_broken",

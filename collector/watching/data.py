@@ -142,7 +142,7 @@ class DataPart(Part):
         self.watcher.looks.hold(scale.NAME, lambda: scale.look_at_scale(model, optimizers, chunks, objective))
 
     def step_ended(self, optimizer: Optimizer, entry: OptimizerEntry, sample: StepSample | None) -> None:
-        if not self._looked:
+        if sample is not None and not self._looked:
             self._look()
         for one in self._waiting.values():  # no backward came: gradients that were taken otherwise
             _keep(one, None)

@@ -10,19 +10,19 @@ from weaklink.collector.watching.aligned import AlignmentPart
 from weaklink.collector.watching.compared import ComparedPart
 from weaklink.collector.watching.data import DataPart
 from weaklink.collector.watching.dead_gradients import DeadGradients
-from weaklink.collector.watching.intent import IntentPart
-from weaklink.collector.watching.isolation import IsolationPart
 from weaklink.collector.watching.files import FileReader
 from weaklink.collector.watching.forwards import Forwards
+from weaklink.collector.watching.intent import IntentPart
+from weaklink.collector.watching.isolation import IsolationPart
 from weaklink.collector.watching.loss_calls import LossCalls
-from weaklink.collector.watching.order import OrderPart
 from weaklink.collector.watching.loss_graph import LossGraph
+from weaklink.collector.watching.order import OrderPart
 from weaklink.collector.watching.part import Part
 from weaklink.collector.watching.precision import PrecisionPart
-from weaklink.collector.watching.returns import ReturnsPart
-from weaklink.collector.watching.schedule import SchedulePart
 from weaklink.collector.watching.ranks import Ranks
 from weaklink.collector.watching.repeated_modules import RepeatReader
+from weaklink.collector.watching.returns import ReturnsPart
+from weaklink.collector.watching.schedule import SchedulePart
 from weaklink.collector.watching.stacks import OperationStacks
 from weaklink.collector.watching.stages import Stages
 from weaklink.collector.watching.zeros_written import ZeroWrites
@@ -35,7 +35,27 @@ EVENTS = ("root_called", "criterion_called", "backward_begins", "backward_ended"
 
 def make_parts(watcher: Watcher) -> list[Part]:
     """One of each kind, in the order in which they are told."""
-    kinds: tuple[type[Part], ...] = (Stages, DataPart, FileReader, LossCalls, ComparedPart, AlignmentPart, OperationStacks, ZeroWrites, LossGraph, DeadGradients, RepeatReader, Ranks, OrderPart, SchedulePart, PrecisionPart, ReturnsPart, IntentPart, IsolationPart, Forwards)
+    kinds: tuple[type[Part], ...] = (
+        Stages,
+        DataPart,
+        FileReader,
+        LossCalls,
+        ComparedPart,
+        AlignmentPart,
+        OperationStacks,
+        ZeroWrites,
+        LossGraph,
+        DeadGradients,
+        RepeatReader,
+        Ranks,
+        OrderPart,
+        SchedulePart,
+        PrecisionPart,
+        ReturnsPart,
+        IntentPart,
+        IsolationPart,
+        Forwards,
+    )
     if watcher.settings.close_up_at:
         # A rerun that exists for the close-up: the other parts have seen the run itself, and now only take the looks.
         kinds = (CloseUp,) if watcher.settings.looks == "off" else (*kinds, CloseUp)

@@ -97,14 +97,19 @@ def test_what_a_look_prints_is_seen_by_nobody(found, capfd):
     assert capfd.readouterr().out == ""
 
 
-def test_no_child_is_left_behind(found):
+def test_no_child_is_left_behind(found, monkeypatch):
+    started: list[int] = []
+    fork = os.fork
+    monkeypatch.setattr(os, "fork", lambda: started.append(fork()) or started[-1])
     looks = make(found)
     looks.take("one", lambda: {})
     looks.hold("two", lambda: {})
     looks.hold("two", lambda: {})
     looks.settle()
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert len(started) == 3
+    for process in started:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(process, os.WNOHANG)
 
 
 def test_in_place_a_look_runs_in_this_process(found):
