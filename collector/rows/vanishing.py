@@ -7,7 +7,7 @@ from typing import Any
 
 from weaklink.collector.evidence import Row, Site
 from weaklink.collector.rows.observation import Observation, names
-from weaklink.collector.watching.dead_gradients import LOOK, arrivals, trailing_zeros, whole_modules
+from weaklink.collector.watching.dead_gradients import LOOK, arrivals, matrices, trailing_zeros, whole_modules
 from weaklink.collector.watching.parameters import ParameterEntry
 from weaklink.collector.watching.zeros_written import ZerosWritten
 
@@ -42,19 +42,21 @@ def dead(run: Observation, learning: list[ParameterEntry]) -> Dead | None:
     record = arrivals(run.tape.windows)
     seen = [e for e in learning if e.serial in record]
     zero = {e.serial for e in seen if trailing_zeros(record[e.serial]) >= WINDOWS_FOR_ALWAYS}
-    found = whole_modules(seen, zero)
+    whole, looked = whole_modules(seen, zero), run.look(LOOK).values or {}
+    # Factors that keep each other at zero do so beside a bias that learns, too.
+    still = list({e.serial: e for e in [*whole, *matrices(seen, zero)]}.values())
+    itself = [e for e in still if e.serial in looked.get("zero", [])]
+    stops = looked.get("stops", [])
+    found = whole or (itself if _kept_at_zero(itself, stops) else [])
     if not found:
         return None
-    late = [e for e in found if trailing_zeros(record[e.serial]) < len(record[e.serial])]
     since = None
-    if len(late) == len(found):
-        since = min(record[e.serial][-trailing_zeros(record[e.serial])].step for e in late)
-    looked = run.look(LOOK).values or {}
-    serials = {e.serial for e in found}
-    stops = [stop for stop in looked.get("stops", []) if serials & set(stop["below"])]
-    itself = [e for e in found if e.serial in looked.get("zero", [])]
+    if all(trailing_zeros(record[e.serial]) < len(record[e.serial]) for e in found):
+        since = min(record[e.serial][-trailing_zeros(record[e.serial])].step for e in found)
+    serials = {e.serial for e in [*found, *itself]}
+    ends = [stop for stop in stops if serials & set(stop["below"])]
     everything = len(found) == len(seen) and all(trailing_zeros(record[e.serial]) for e in seen)
-    return Dead(found, since, stops, itself, everything)
+    return Dead(found, since, ends, itself, everything)
 
 
 def nonzero(run: Observation, learning: list[ParameterEntry]) -> Row:
@@ -126,11 +128,15 @@ def waits_for_itself(found: Dead) -> bool:
 
     Every way from the loss to each of them ends at a product whose other operand is made of another one of them.
     """
-    zero = {e.serial for e in found.zero}
+    return _kept_at_zero(found.zero, found.stops)
+
+
+def _kept_at_zero(entries: list[ParameterEntry], stops: list[dict[str, Any]]) -> bool:
+    zero = {e.serial for e in entries}
     if len(zero) < 2:
         return False
     for serial in zero:
-        above = [stop for stop in found.stops if serial in stop["below"]]
+        above = [stop for stop in stops if serial in stop["below"]]
         if not above or not all(stop["kind"] == "product" and zero & set(stop["other"]) - {serial} for stop in above):
             return False
     return True

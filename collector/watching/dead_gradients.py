@@ -76,7 +76,7 @@ class DeadGradients(Part):
         received = arrivals(self.tape.windows)
         zero = {serial for serial, seen in received.items() if trailing_zeros(seen) >= SAMPLES_IN_A_ROW}
         entries = [self.watcher.parameters.entries[serial] for serial in received]
-        dead = frozenset(entry.serial for entry in whole_modules(entries, zero))
+        dead = frozenset(entry.serial for entry in [*whole_modules(entries, zero), *matrices(entries, zero)])
         if dead and dead != self._asked_for:
             self._asked_for, self._due = dead, True
             self._asked += 1
@@ -99,6 +99,11 @@ def whole_modules(entries: list[ParameterEntry], zero: set[int]) -> list[Paramet
     """Parameters among the zero ones whose module has none that is not: a bias alone is excused."""
     live = {module_of(entry) for entry in entries if entry.serial not in zero}
     return [entry for entry in entries if entry.serial in zero and module_of(entry) not in live]
+
+
+def matrices(entries: list[ParameterEntry], zero: set[int]) -> list[ParameterEntry]:
+    """The zero ones of two dimensions and more, whatever else their modules hold: factors beside a bias that learns."""
+    return [entry for entry in entries if entry.serial in zero and len(entry.shape) > 1]
 
 
 def module_of(entry: ParameterEntry) -> str:

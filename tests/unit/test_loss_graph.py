@@ -142,6 +142,21 @@ FAULTY = {
         """,
         "GRADIENT/nonzero", "fail", "nn.init.zeros_",
     ),
+    "both_factors_zero_beside_a_bias": (
+        """
+        class Adapter(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("base", torch.randn(4, 2))
+                self.bias = nn.Parameter(torch.randn(2))
+                self.down, self.up = nn.Parameter(torch.zeros(4, 2)), nn.Parameter(torch.zeros(2, 2))
+            def forward(self, x):
+                return x @ self.base + self.bias + x @ self.down @ self.up
+        model = Adapter()
+        fit(lambda: F.cross_entropy(model(x), y), model.parameters())
+        """,
+        "GRADIENT/nonzero", "fail", "self.down, self.up",
+    ),
     "ends_in_a_dead_relu": (
         """
         model = mlp(4, 1)
@@ -303,6 +318,12 @@ HEALTHY = {
                 return sum(choice[:, i : i + 1] * expert(x) for i, expert in enumerate(self.experts))
         model = Experts()
         fit(lambda: F.cross_entropy(model(x), y), model.parameters())
+        """,
+    # Without a hidden state to multiply, the recurrent weight learns nothing beside a bias that does.
+    "recurrent_layer_over_one_step": """
+        layer, head = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 2)
+        fit(lambda: F.cross_entropy(head(layer(x.unsqueeze(1))[0][:, -1]), y),
+            [*layer.parameters(), *head.parameters()])
         """,
     "hinge_that_is_satisfied": """
         model = mlp(4, 1)
