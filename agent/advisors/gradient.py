@@ -21,7 +21,12 @@ from weaklink.collector.evidence import Evidence, ParameterRecord, Row
 
 
 def dead_module(evidence: Evidence, row: Row) -> Proposal | None:
-    """Draw the dead module's weights anew. None where no whole module with a name is dead."""
+    """Draw the dead module's weights anew. None where no whole module with a name is dead, or other weights mend nothing.
+
+    A gradient that ends at a factor of zero, or that cancels, ends there whatever the weights are.
+    """
+    if not set(listed(row, "ends_at")) <= {"limit"}:
+        return None
     module = _dead(evidence, row)
     if not module:
         return None

@@ -17,7 +17,7 @@ from weaklink.collector.watching.sites import UserCode
 from weaklink.collector.watching.stacks import Frame, frames_of
 
 NODE_LIMIT = 50_000
-STOPS_LIMIT = 24
+STOPS_LIMIT = 512
 _LEAF = "torch::autograd::AccumulateGrad"
 # Activations and limits: the derivative is zero where the value lies beyond.
 _LIMITS = (
