@@ -8,6 +8,7 @@ without it) looks are taken in the process itself, of a rerun that exists for no
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import signal
@@ -24,9 +25,12 @@ import torch
 from weaklink.collector.job import CANNOT_COPY, LookMode
 from weaklink.collector.stopping import REAL_EXIT
 
-# One look may take so long, all looks of a run together as long as the second number; then they are "not measured".
+# One look may take so much processor time, all looks of a run together as much as the second number; then they are "not
+# measured". Not wall time: what a look shows must not depend on what else the machine does.
 LOOK_SECONDS = 20.0
 ALL_LOOKS_SECONDS = 60.0
+# A look that waits for something that never comes is given up after so many times its processor time on the wall.
+_WALL = 5.0
 # A look that is wanted of the last moment is held at each of the first moments, then at the 32nd, 64th, 128th, ...
 _HELD_EACH = 32
 # In the process itself a look that is wanted of the last moment is taken at the 1st, 2nd, 4th, ... time.
@@ -81,19 +85,19 @@ class Looks:
         Args:
             name: What its result is kept under.
             look: Called once; its result must be JSON. It may change whatever it likes.
-            deadline: Seconds; a look that takes longer is given up.
+            deadline: Seconds of processor time; a look that takes longer is given up.
         """
         if not self.allowed:
             self._refuse(name)
             return
-        started = time.monotonic()
+        started = time.process_time()
         if self._must_stay():
             self.found[name] = self._in_place(look)
         else:
             copy = self._fork(look, deadline)
             _let_go(copy)
-            self.found[name] = _answer(copy, time.monotonic() + deadline)
-        self._spent += time.monotonic() - started
+            self.found[name] = self._answered(copy)
+        self._spent += time.process_time() - started
 
     def hold(self, name: str, look: Callable[[], dict[str, Any]], deadline: float = LOOK_SECONDS) -> None:
         """Keep this moment for a look at the end; a later moment of the same name replaces it.
@@ -107,7 +111,7 @@ class Looks:
         doubled = not asked & (asked - 1)
         if asked > _HELD_EACH and not doubled:
             return  # a fork costs its page tables
-        started = time.monotonic()
+        started = time.process_time()
         if self._must_stay():
             if doubled and asked < 2**_IN_PLACE_LIMIT:
                 self.found[name] = self._in_place(look)
@@ -115,7 +119,7 @@ class Looks:
             if name in self._held:
                 _let_die(self._held.pop(name))
             self._held[name] = self._fork(look, deadline)
-        self._spent += time.monotonic() - started
+        self._spent += time.process_time() - started
 
     def forget(self, name: str, reason: str) -> None:
         """Give up a moment that was held: what came of the run since makes the look needless. `reason` is kept."""
@@ -129,7 +133,12 @@ class Looks:
         for copy in held.values():
             _let_go(copy)
         for name, copy in held.items():
-            self.found[name] = _answer(copy, time.monotonic() + copy.deadline)
+            self.found[name] = self._answered(copy)
+
+    def _answered(self, copy: _Copy) -> Look:
+        found, seconds = _answer(copy)
+        self._spent += seconds
+        return found
 
     def _refuse(self, name: str) -> None:
         if name not in self.found and self.mode != "off":
@@ -156,12 +165,12 @@ class Looks:
         if process == 0:
             os.close(go)
             os.close(answer)
-            self._in_copy(look, waits, tells)
+            self._in_copy(look, waits, tells, deadline)
         os.close(waits)
         os.close(tells)
         return _Copy(process, go, answer, deadline)
 
-    def _in_copy(self, look: Callable[[], dict[str, Any]], waits: int, tells: int) -> NoReturn:
+    def _in_copy(self, look: Callable[[], dict[str, Any]], waits: int, tells: int, deadline: float) -> NoReturn:
         try:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
@@ -173,6 +182,7 @@ class Looks:
             if os.read(waits, 1) != b"1":  # the run is gone
                 REAL_EXIT(0)
             torch.set_num_threads(1)
+            _end_after(deadline)
             with self._looking_away():
                 found = _taken(look)
             os.write(tells, json.dumps([found.values, found.problem]).encode())
@@ -201,9 +211,18 @@ def _let_die(copy: _Copy) -> None:
     os.close(copy.answer)
 
 
-def _answer(copy: _Copy, until: float) -> Look:
-    """Wait for what a copy that was let go has to say."""
-    text, ended = b"", False
+def _end_after(seconds: float) -> None:
+    """Let the system end this process after so much processor time, which it counts from the fork."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (max(1, math.ceil(seconds)), hard))
+
+
+def _answer(copy: _Copy) -> tuple[Look, float]:
+    """Wait for what a copy that was let go has to say. Also the processor time it took, in seconds."""
+    text, ended, until = b"", False, time.monotonic() + _WALL * copy.deadline
     while not ended and (left := until - time.monotonic()) > 0:
         if select.select([copy.answer], [], [], left)[0]:
             piece = os.read(copy.answer, 65536)
@@ -212,11 +231,13 @@ def _answer(copy: _Copy, until: float) -> Look:
     os.close(copy.answer)
     if not ended:
         os.kill(copy.process, signal.SIGKILL)
-    os.waitpid(copy.process, 0)
-    if not ended:
-        return Look(None, f"it took longer than {copy.deadline:g} s")
+    _, status, usage = os.wait4(copy.process, 0)
+    seconds = usage.ru_utime + usage.ru_stime
+    out_of_time = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU
+    if not ended or out_of_time:
+        return Look(None, f"it took longer than {copy.deadline:g} s"), seconds
     try:
         values, problem = json.loads(text)
     except ValueError:
-        return Look(None, "its process died")
-    return Look(values, problem)
+        return Look(None, "its process died"), seconds
+    return Look(values, problem), seconds

@@ -21,7 +21,7 @@ from weaklink.collector.evidence import Evidence, ParameterRecord, Row
 
 
 def dead_module(evidence: Evidence, row: Row) -> Proposal | None:
-    """Draw the dead module's weights anew. None where no whole module with a name is dead, or other weights mend nothing.
+    """Draw the dead module's weights anew. None where no whole module is dead, or other weights would mend nothing.
 
     A gradient that ends at a factor of zero, or that cancels, ends there whatever the weights are.
     """

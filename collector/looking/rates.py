@@ -35,7 +35,7 @@ def look_at_rates(model: nn.Module, optimizers: Sequence[Optimizer], batch: Trai
     if batch.objective is None or not own or any(isinstance(o, torch.optim.LBFGS) for o in own):
         raise ValueError("the loss is none that is recognised, or no optimizer that steps by itself holds the model")
     pinned = batch.first_rows(ROWS)
-    until = time.monotonic() + SECONDS
+    until = time.process_time() + SECONDS
     fits: dict[str, int | None] = {}
     for factor in FACTORS:
         fits[f"{factor:g}"] = below = _fitted(model, own, pinned, factor, until)
@@ -70,7 +70,7 @@ def _fitted(
             in_a_row = in_a_row + 1 if _step(model, optimizers, batch, step) < constant else 0
             if in_a_row == STEPS // 10:
                 return step
-            if time.monotonic() > until:
+            if time.process_time() > until:
                 raise ValueError(f"the fits of one batch took longer than {SECONDS:g} s")
     return None
 

@@ -73,7 +73,7 @@ def from_dataset(loader: LoaderEntry, chunk: Chunk) -> Source | None:
     inputs: list[list[Tensor]] = []
     targets: list[Tensor] = []
     read: list[int] = []
-    until = time.monotonic() + READING_SECONDS
+    until = time.process_time() + READING_SECONDS
     for numbers in _portions(total):
         batch = collate([dataset[number] for number in numbers])
         found = _sides(loader, batch, len(numbers), chunk)
@@ -82,7 +82,7 @@ def from_dataset(loader: LoaderEntry, chunk: Chunk) -> Source | None:
         inputs.append(found[0])
         targets.append(found[1])
         read += numbers
-        if time.monotonic() > until:
+        if time.process_time() > until:
             break
     if not read:
         return None

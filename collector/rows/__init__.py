@@ -5,6 +5,7 @@ from __future__ import annotations
 from weaklink.collector.evidence import Row, mark_downstream
 from weaklink.collector.rows import (
     aligned,
+    beginning,
     capability,
     cleared,
     clipping,
@@ -58,6 +59,7 @@ _BOUNDARIES = (
     shared,
     isolation,
     update,
+    beginning,
     declared_movement,
     clipping,
     returned,

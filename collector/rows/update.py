@@ -6,6 +6,7 @@ import math
 
 from weaklink.collector.evidence import Row, Site
 from weaklink.collector.rows import intended, ownership
+from weaklink.collector.rows.beginning import too_large
 from weaklink.collector.rows.observation import Observation, joint, names
 from weaklink.collector.watching.calls import CallsRecord
 from weaklink.collector.watching.files import FilesRecord
@@ -408,6 +409,24 @@ def _copies(run: Observation) -> list[Row]:
     return [Row(id="UPDATE/copies", status="evidence", text=run.examined.copies)]
 
 
+def _controlled_scale(run: Observation) -> Row | None:
+    """The run's first steps taken again: at its own rate nothing is learned, at a share of it the same batches are."""
+    onset, found = run.tape.first_nonfinite_step, too_large(run)
+    # What is not finite without a step that outgrew its parameters has another reason.
+    if found is None or (onset is not None and not run.outgrown_steps()):
+        return None
+    built = [optimizer.built for optimizer in run.optimizers[:1] if optimizer.built]
+    return Row(
+        id="UPDATE/scale",
+        status="fail",
+        basis="controlled",
+        text=found.text,
+        values={"nonfinite_from_step": onset, "outgrown_steps": len(run.outgrown_steps()), "factor": found.factor},
+        where=[*built, *run.record(FilesRecord).configuration()[:1]],
+        step=1,
+    )
+
+
 def _finite_scale(run: Observation, samples: list[StepSample], learning: list[int]) -> Row:
     """The loss stayed finite. Where it also ended above its beginning, steps that outgrow their parameters are suspect.
 
@@ -452,6 +471,8 @@ def _scale(run: Observation, samples: list[StepSample]) -> Row:
             text="steps that outgrow their parameters before a non-finite loss",
             reason=run.no_step() if not samples else "no trainable parameter was reached by a loss",
         )
+    if (proven := _controlled_scale(run)) is not None:
+        return proven
     if onset is None:
         return _finite_scale(run, samples, learning)
     outgrown = run.outgrown_steps()

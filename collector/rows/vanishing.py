@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weaklink.collector.evidence import Row, Site
+from weaklink.collector.rows.beginning import too_large
 from weaklink.collector.rows.observation import Observation, names
 from weaklink.collector.watching.dead_gradients import LOOK, arrivals, matrices, trailing_zeros, whole_modules
 from weaklink.collector.watching.parameters import ParameterEntry
@@ -72,6 +73,9 @@ def nonzero(run: Observation, learning: list[ParameterEntry]) -> Row:
         if found.since is not None:
             text += f"; exactly zero from step {found.since} on: {names(found.entries)}"
         status, basis, why = _judged(found)
+        if status == "suspected" and too_large(run) is not None:
+            # A control shows what came first: UPDATE/scale says it.
+            status, why = "evidence", "at a smaller rate the units stay alive"
         text += f"; {why}" if why else ""
         where = _sites(run, found) if status != "evidence" else []
     return Row.model_validate(

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from weaklink.collector.evidence import Site
 from weaklink.collector.watching.context import is_traced, unseen_by_warnings
+from weaklink.collector.watching.loss_calls import LossCalls
 from weaklink.collector.watching.part import Part, RootCall
 
 if TYPE_CHECKING:
@@ -44,17 +45,24 @@ class ComparedPart(Part):
         self.record = self.tape.record(ComparedRecord)
         self._evaluating = False
         self._left = NOTES
+        self._scored: Callable[[Tensor, Tensor], None] | None = None
 
     def install(self) -> None:
         self.watcher.wrap(Tensor, "__eq__", self._watched)
+
+        calls = [part for part in self.watcher.parts if isinstance(part, LossCalls)]
+        self._scored = calls[0].answers_compared if calls else None
 
     def root_called(self, call: RootCall) -> None:
         self._evaluating = not call.with_gradients and self._left > 0
 
     @unseen_by_warnings
     def _watched(self, original: Callable[..., Any], tensor: Any, other: Any) -> Any:
-        if self._evaluating and type(other) is int and not is_traced():
-            self.watcher.guarded(self._compared)(tensor, other)
+        if self._evaluating and not is_traced():
+            if type(other) is int:
+                self.watcher.guarded(self._compared)(tensor, other)
+            elif self._scored is not None and isinstance(other, Tensor):
+                self.watcher.guarded(self._scored)(tensor, other)
         return original(tensor, other)
 
     def _compared(self, tensor: Tensor, value: int) -> None:
@@ -62,7 +70,7 @@ class ComparedPart(Part):
             return
         self._left -= 1
         self._evaluating = self._left > 0
-        site = self.watcher.code.site("class compared")
+        site = self.watcher.code.direct_site("class compared")  # not where we compare something ourselves
         if site is None or (site.place not in self.record.places and len(self.record.places) >= PLACES):
             return
         compared = self.record.places.setdefault(site.place, (site, set()))[1]

@@ -11,6 +11,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from weaklink.collector.evaluating.look import LOOK, EvaluationLook
@@ -44,8 +45,8 @@ class EvaluationRecord:
 
     Attributes:
         called: Where a model was called without gradients, of calls whose targets are known.
-        scored: Where a loss took its answers.
-        by_loss: Numbers of the calls whose answers a loss took: their targets are certain.
+        scored: Where its answers were scored.
+        by_loss: Numbers of the calls whose answers a loss took, or were compared with a target: it is certain.
         differences: In what its dataset differs from the trained one.
         overlap: Known at the end.
     """
@@ -110,15 +111,39 @@ class EvaluationReader:
         same = storage_of(loss.scores) == last.storage or loss.scores.shape == output.shape
         if not same or last.number in self._record.by_loss:
             return
+        self._scores(last, loss.target, "loss called in evaluation")
+
+    def compared(self, one: Tensor, other: Tensor) -> None:
+        """Two tensors were compared: where one is the largest class of the last answer, the other is its target.
+
+        Only of what was copied, so that nothing is computed for long.
+        """
+        last = self._last
+        chunk = self._chunk(last) if last is not None else None
+        if last is None or chunk is None or chunk.output is None or last.number in self._record.by_loss:
+            return
+        if one.shape != other.shape or not one.dim() or len(one) != last.rows or one.is_floating_point():
+            return
+        if other.is_floating_point() or chunk.output.dim() != one.dim() + 1:
+            return
+        largest = [chunk.output.argmax(axis) for axis in (1, -1)]
+        for guess, target in ((one, other), (other, one)):
+            mine = guess[: chunk.rows].cpu()
+            if any(torch.equal(mine, best) for best in largest):
+                self._scores(last, target, "answers compared in evaluation")
+                return
+
+    def _scores(self, last: _Answered, target: Tensor, what: str) -> None:
+        """The last answer is scored against this target."""
         self._record.by_loss.add(last.number)
-        _once(self._record.scored, self._watcher.code.site("loss called in evaluation"))
+        _once(self._record.scored, self._watcher.code.site(what))
         chunk = self._chunk(last)
-        if chunk is not None:
-            target = rows_of_target(loss.target, last.rows, chunk.rows)
-            known = chunk.target is not None
-            chunk.target = target if target is not None else chunk.target
-            if not known:
-                self._hold(last)
+        if chunk is None:
+            return
+        known, found = chunk.target is not None, rows_of_target(target, last.rows, chunk.rows)
+        chunk.target = found if found is not None else chunk.target
+        if not known:
+            self._hold(last)
 
     def finish(self) -> None:
         """Compare the rows that were kept."""

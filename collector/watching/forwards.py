@@ -114,6 +114,15 @@ class Forwards(Part):
     def _places(self) -> Places:
         return Places(self.watcher.code, self.watcher.parameters)
 
+    def first_batches(self) -> tuple[nn.Module, list[TrainingBatch], dict[str, Tensor]] | None:
+        """The model that was trained first, the batches kept of it, and its parameters before the first of them."""
+        serial = next(iter(self._batches), None)
+        model = self._refs[serial]() if serial is not None else None
+        initial = self._initial.get(serial) if serial is not None else None
+        if serial is None or model is None or initial is None:
+            return None
+        return model, list(self._batches[serial]), initial
+
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     def root_called(self, call: RootCall) -> None:

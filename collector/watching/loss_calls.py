@@ -76,6 +76,10 @@ class LossCalls(Part):
         else:
             self._evaluation.root_called(call)
 
+    def answers_compared(self, one: Tensor, other: Tensor) -> None:
+        """Two tensors were compared after an evaluation call: predictions and targets, maybe."""
+        self._evaluation.compared(one, other)
+
     def criterion_called(self, args: tuple[Any, ...]) -> None:
         self._supervision.criterion_called(args)
 

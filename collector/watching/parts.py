@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from weaklink.collector.close_up.part import CloseUp
 from weaklink.collector.watching.aligned import AlignmentPart
+from weaklink.collector.watching.beginning import BeginningPart
 from weaklink.collector.watching.compared import ComparedPart
 from weaklink.collector.watching.data import DataPart
 from weaklink.collector.watching.dead_gradients import DeadGradients
@@ -55,6 +56,7 @@ def make_parts(watcher: Watcher) -> list[Part]:
         IntentPart,
         IsolationPart,
         Forwards,
+        BeginningPart,
     )
     if watcher.settings.close_up_at:
         # A rerun that exists for the close-up: the other parts have seen the run itself, and now only take the looks.

@@ -179,6 +179,30 @@ def test_without_looks_evaluation_is_not_measured(tmp_path: Path) -> None:
     assert row(evidence, "EVALUATION/labels").status == "not_measured"
 
 
+def test_an_evaluation_without_loader_or_loss_is_read_from_its_comparison(tmp_path: Path) -> None:
+    source = """
+        import torch
+        from torch import nn
+        from torch.nn import functional as F
+        torch.manual_seed(0)
+        y, vy = torch.randint(0, 3, (240,)), torch.randint(0, 3, (90,))
+        x, vx = (4 * F.one_hot(part, 3) + torch.randn(len(part), 3) for part in (y, vy))
+        vy = torch.tensor([0, 2, 1])[vy]
+        model = nn.Linear(3, 3)
+        optimizer = torch.optim.Adam(model.parameters(), 5e-2)
+        for epoch in range(4):
+            for part in torch.arange(240).split(24):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x[part]), y[part]).backward()
+                optimizer.step()
+            with torch.no_grad():
+                right = (model(vx).argmax(1) == vy).float().mean()
+    """
+    assert row(seen(source, tmp_path), "EVALUATION/labels").status == "fail"
+    healthy = source.replace("vy = torch.tensor([0, 2, 1])[vy]", "raw = torch.tensor([0, 2, 1])[vy]")
+    assert row(seen(healthy, tmp_path), "EVALUATION/labels").status == "pass"
+
+
 # -- supervision -------------------------------------------------------------------------------------------------------
 
 SEGMENTATION = """

@@ -79,6 +79,7 @@ def test_a_moment_that_is_given_up_says_why(found):
         (lambda: os._exit(3), "its process died"),
         (lambda: {"tensor": torch.ones(1)}, "its process died"),
         (lambda: time.sleep(60), "it took longer than 0.3 s"),
+        (lambda: sum(iter(lambda: 1, 0)), "it took longer than 0.3 s"),
     ],
 )
 def test_what_goes_wrong_in_a_look_is_its_problem_alone(found, look, problem):

@@ -1,0 +1,143 @@
+"""What a run would have become with a smaller rate, or without a state that its optimizer was given."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+
+from weaklink.collector.evidence import Row, Site
+from weaklink.collector.looking.beginning import fitted
+from weaklink.collector.rows.observation import Observation
+from weaklink.collector.watching.beginning import LOOK, BeginningRecord, LoadedState
+from weaklink.collector.watching.files import FilesRecord
+from weaklink.collector.watching.forwards import ForwardsRecord
+
+ID = "UPDATE/state"
+TEXT = "what the optimizer remembered before its first step"
+# Where so many passes over the first batches are not enough with a state, and this many are without it, ten times as
+# many steps are needed; nothing that a state is good for costs that.
+EARLY_PASSES = 2
+# A run shorter than this had no time to get anywhere.
+LEAST_LOSSES = 40
+
+
+@dataclass
+class TooLarge:
+    """A rate at which the run's first batches are not fitted, and the share of it at which they are.
+
+    Attributes:
+        rate: The highest of the first step.
+        factor: The share that fits, in the run's order of batches and in the reverse one.
+        dead: Weights that receive exactly zero in the end at the run's own rate, of so many `weights`.
+        own: Loss of the last pass at the run's own rate; `smaller`: at the share; `constant`: of a constant output.
+    """
+
+    rate: float
+    factor: float
+    dead: int
+    weights: int
+    own: float
+    smaller: float
+    constant: float
+
+    @property
+    def text(self) -> str:
+        why = f"{self.dead} of {self.weights} weights then receive exactly zero" if self.dead else "it ends above"
+        return (
+            f"taken again from the beginning, the first batches come to {self.own:.4g} at the run's own rate of "
+            f"{self.rate:g}, no better than a constant output ({self.constant:.4g}; {why}), and to "
+            f"{self.smaller:.4g} at {self.factor:g} of it"
+        )
+
+
+def too_large(run: Observation) -> TooLarge | None:
+    """Whether the rate keeps the run from learning: none of the run's later losses is better than a constant output,
+    nor is its beginning taken again; at a tenth or a hundredth of the rate that is.
+
+    Only where the run's own rate never rose above that of its first step, and where its units died or its loss ended
+    above its first one: a run that is merely slow or hard to learn shows neither.
+    """
+    look, seen = run.look(LOOK).values, run.record(ForwardsRecord).losses
+    later = seen[len(seen) // 2 :]
+    if look is None or len(seen) < 7 or not all(not loss < constant for _, loss, constant in later):
+        return None
+    arms, constant = look["arms"], look["constant"]
+    steps = len(arms["1"]["passes"]) * len(arms["1"]["losses"])
+    if run.tape.highest_rate > look["rate"] or run.tape.steps < steps:
+        return None
+    own = [arms[name] for name in ("1", "1 reversed") if name in arms]
+    if len(own) < 2 or any(fitted(arm, constant) for arm in own):
+        return None
+    if not all(arm["dead"] or not arm["passes"][-1] < arm["losses"][0] for arm in own):
+        return None
+    for factor in (0.1, 0.01):
+        smaller = [arms[name] for name in (f"{factor:g}", f"{factor:g} reversed") if name in arms]
+        if len(smaller) == 2 and all(fitted(arm, constant) for arm in smaller):
+            first, last = own[0], smaller[0]["passes"][-1]
+            alive = min(arm["dead"] for arm in own) > max(arm["dead"] for arm in smaller)
+            dead = first["dead"] if alive else 0
+            return TooLarge(look["rate"], factor, dead, first["weights"], first["passes"][-1], last, constant)
+    return None
+
+
+def rows(run: Observation) -> list[Row]:
+    """One row about a state that was there before the first step; none where every optimizer began afresh."""
+    record = run.record(BeginningRecord)
+    if not record.loaded:
+        return []
+    state = record.loaded[0]
+    text = _described(run, state)
+    values = {"tensors": state.tensors, "remembered": state.size, "gradient": state.gradient}
+    found = _held_back(run)
+    if found is None:
+        return [Row(id=ID, status="evidence", text=text, values=values)]
+    return [
+        Row(
+            id=ID,
+            status="fail",
+            basis="controlled",
+            text=f"{text}; {found}",
+            values=values,
+            where=_sites(run, state),
+            step=1,
+        )
+    ]
+
+
+def _described(run: Observation, state: LoadedState) -> str:
+    name = run.optimizers[state.optimizer].class_name
+    text = f"{name} began with a state of {state.tensors} tensors"
+    if state.counts is not None:
+        low, high = state.counts
+        text += f", of {low:g} steps" if low == high else f", of {low:g} to {high:g} steps"
+    if state.size is not None and state.gradient:
+        text += f"; the gradients it remembers are {state.size / state.gradient:.3g} times those of the first step"
+    return text
+
+
+def _held_back(run: Observation) -> str | None:
+    """What the state costs, where the run itself never got to where its beginning gets at once without that state."""
+    look = run.look(LOOK).values
+    losses = [loss for loss in run.tape.losses.value if math.isfinite(loss)]
+    if look is None or "cleared" not in look["arms"] or len(losses) < LEAST_LOSSES:
+        return None
+    with_state, cleared = look["arms"]["1"]["passes"], look["arms"]["cleared"]["passes"]
+    early = cleared[EARLY_PASSES - 1]
+    lowest = min((loss for loss in with_state if math.isfinite(loss)), default=math.inf)
+    last = losses[-(len(losses) // 4) :]
+    if not early < lowest or not fmean(last) - early > pstdev(last):
+        return None
+    batches = len(look["arms"]["1"]["losses"])
+    return (
+        f"taken again from the beginning, {len(with_state) * batches} steps come no lower than {lowest:.4g} with it; "
+        f"with none, {EARLY_PASSES * batches} steps come to {early:.4g}. The run ended at {fmean(last):.4g}"
+    )
+
+
+def _sites(run: Observation, state: LoadedState) -> list[Site]:
+    """The file that holds the state, or the line that loads it; then where the optimizer was built."""
+    record, files = run.record(BeginningRecord), run.record(FilesRecord)
+    built = run.optimizers[state.optimizer].built
+    checkpoints = [file.place() for file in files.files if file.kind == "checkpoint"]
+    return [*checkpoints[:1], *record.load_sites[:1], *([built] if built else [])][:3]
