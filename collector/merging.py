@@ -93,11 +93,19 @@ def _same_time(row: Row, origin: Row, result: Evidence) -> bool:
 
 def _lend_cut(result: Evidence, close: Evidence) -> None:
     mine, theirs = result.row("DEPENDENCY/reached"), close.row("DEPENDENCY/reached")
-    if mine is None or theirs is None or mine.status not in _DIVERGING or theirs.status not in _DIVERGING:
+    if mine is None or theirs is None or mine.status not in _DIVERGING:
         return
-    if mine.values.get("missed") == theirs.values.get("missed"):
+    if mine.status == "suspected" and _names(mine, "owned") <= _names(theirs, "unused"):
+        mine.status, mine.where, mine.text = "evidence", theirs.where, theirs.text
+    same = mine.values.get("missed") == theirs.values.get("missed")
+    if same and mine.status in _DIVERGING and theirs.status in _DIVERGING:
         # The places an experiment may mend stay those that were seen over the whole run.
         mine.where, mine.text = theirs.where, theirs.text
+
+
+def _names(row: Row, value: str) -> set[object]:
+    found = row.values.get(value)
+    return set(found) if isinstance(found, list) else set()
 
 
 def _joined(first: list[Site], second: list[Site]) -> list[Site]:

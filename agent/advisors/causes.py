@@ -310,8 +310,16 @@ CAUSES: dict[str, tuple[tuple[MechanismFamily, str], ...]] = {
         ("rate_wrong", "Rate times gradient is below the resolution of the parameters' type."),
         ("step_before_backward", "The step comes where no gradient is: before backward, or after it was cleared."),
     ),
+    "UPDATE/state": (
+        (
+            "optimizer_state_wrong",
+            "The optimizer began with a state that does not belong to these parameters and gradients: of another run, "
+            "of another scale of the loss.",
+        ),
+        ("rate_wrong", "The rate that belongs to this state is another one."),
+    ),
     "UPDATE/scale": (
-        ("rate_wrong", "The step is longer than the parameters it moves: the learning rate is too large."),
+        ("rate_wrong", "The learning rate is too large: its steps outgrow the parameters, or kill the units they move."),
         ("optimizer_state_wrong", "The optimizer's state multiplies the step."),
     ),
     "EVALUATION/inputs": (
@@ -379,6 +387,7 @@ QUESTIONS: dict[str, str] = {
     "OWNERSHIP/unregistered": "Should these modules be part of the model?",
     "UPDATE/steps": "Where should the optimizer step?",
     "UPDATE/lr": "Which learning rate was meant at the first step?",
+    "UPDATE/state": "Which run does the optimizer's state come from?",
     "UPDATE/scale": "Does the run stay finite with a learning rate ten times smaller?",
     "TASK/leak": "May an output depend on the token that it predicts?",
     "OBJECTIVE/independence": "In which order are the rows meant to leave the model?",
@@ -403,6 +412,9 @@ REPAIRS: dict[str, Repair] = {
     ),
     "UPDATE/resolution": Repair(
         text="Keep the parameters in float32 and use autocast for the forward.", kind="precision"
+    ),
+    "UPDATE/state": Repair(
+        text="Let the optimizer begin without that state, or load the one that this run saved.", kind="wiring"
     ),
     "UPDATE/returned": Repair(text="Keep what the steps have moved: interpolate the copy in place.", kind="wiring"),
     "TASK/item": Repair(text="Transform a copy of the item, or out of place.", kind="data"),

@@ -179,6 +179,7 @@ class CloseUpMode(TorchFunctionMode):
         rows = max(*first.shape, *second.shape) if first.shape and second.shape else 0
         if {first.shape, second.shape} != {(rows,), (rows, 1)} or rows < 2:
             return
+        operation.all_pairs = first.history and second.history
         for output, target, tensor in ((first, second, other), (second, first, one)):
             told = output.history and output.data and target.data and not target.history and not target.parameters
             if told and (operation.name in BROADCASTING or not _spread_out_here(operation, first, second)):

@@ -103,6 +103,7 @@ class CloseUp(Part):
             used.used = True
         if backward is not None:
             self._record.losses.setdefault(backward.place, []).append(step)
+        self._record.influences |= value.parameters
         terms = addends(value)
         self._read_terms(terms, step, backward)
         self._read_compared(terms, step, backward)
@@ -146,7 +147,10 @@ class CloseUp(Part):
                 self._record.compared.append(Compared(step, count, operation.name, kind, operation.site, made))
 
     def _read_meetings(self, loss: Value, step: int) -> None:
-        for value in ancestors(loss, with_history=True):
+        reached = list(ancestors(loss, with_history=True))
+        if any(value.operation is not None and value.operation.all_pairs for value in reached):
+            return  # outputs meet each other as well: a distance between two samples, in which no row has a partner
+        for value in reached:
             operation = value.operation
             if operation is None or operation.meeting is None or len(self._record.broadcasts) >= 64:
                 continue

@@ -82,5 +82,7 @@ class CloseUpRecord:
     broadcasts: list[Broadcast] = field(default_factory=list)
     meetings: int = 0
     origins: list[Origin] = field(default_factory=list)
+    # Bit n is set where some loss was computed from the parameter of serial number n, with a history or not.
+    influences: int = 0
     # Why nothing, or not everything, was seen.
     problem: str | None = None

@@ -50,6 +50,7 @@ class Operation:
         cut_site: The line that ended it, which may be another one: the one that switched gradients off.
         infinite, nan: Whether its result holds such entries; flags on the device, None where nobody asked.
         meeting: Outputs and targets of unlike rank that met here.
+        all_pairs: Whether two operands that both have a history met here as (B,) and (B, 1).
         zeroed: Whether a number among its arguments is 0.
     """
 
@@ -61,6 +62,7 @@ class Operation:
     infinite: object = None
     nan: object = None
     meeting: Meeting | None = None
+    all_pairs: bool = False
     zeroed: bool = False
 
 

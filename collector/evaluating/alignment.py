@@ -68,7 +68,7 @@ def views_of(chunks: list[Chunk]) -> Views | None:
     # Of the last batch that the budget had room for, only a part was copied.
     full = max((chunk.rows for chunk in chunks), default=0)
     batches = [chunk for chunk in chunks if chunk.rows == full and _labelled(chunk)]
-    if len(batches) < BATCHES:
+    if len(batches) < BATCHES or _same_throughout(batches):
         return None
     for number in VIEWS:
         for tiled in (True, False):
@@ -77,6 +77,12 @@ def views_of(chunks: list[Chunk]) -> Views | None:
             ):
                 return _compared(batches, number, tiled)
     return None
+
+
+def _same_throughout(batches: list[Chunk]) -> bool:
+    """Labels that say which view a row is (clean or corrupted, turned how far) are the same in every batch."""
+    first = batches[0].target
+    return all(first is not None and batch.target is not None and torch.equal(batch.target, first) for batch in batches)
 
 
 def _labelled(chunk: Chunk) -> bool:

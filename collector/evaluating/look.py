@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,11 +11,13 @@ from torch import Tensor, nn
 
 from weaklink.collector.evaluating.inputs import Preparation, moments, outside, preparations
 from weaklink.collector.evaluating.labels import CLASS_LIMIT, renumbered, renumbering
-from weaklink.collector.evaluating.scoring import CHANCE, Caller, Comparison, compare, predicted, row_scores
+from weaklink.collector.evaluating.scoring import CHANCE, Caller, Comparison, compare, predicted, row_scores, sign_test
 from weaklink.collector.watching.pairs import Chunk
 
 LOOK = "evaluated pairs"
 ROWS = 1024
+# One evaluation in a hundred would look so by chance.
+DOUBT = 1e-2
 # Preparations are tried for so long; the first ones are the likeliest.
 SECONDS = 6.0
 
@@ -26,6 +28,7 @@ class EvaluationLook:
 
     Attributes:
         certain: Whether the targets are known to be what the script scores its evaluation against.
+        beside: Pairs of other evaluations of the model as it is; those of rows that it was trained on are left out.
     """
 
     module: nn.Module
@@ -33,6 +36,7 @@ class EvaluationLook:
     train: list[Chunk]
     evaluation: list[Chunk]
     certain: bool
+    beside: list[Chunk] = field(default_factory=list)
 
     def __call__(self) -> dict[str, Any]:
         caller = Caller(self.module, self.template)
@@ -58,6 +62,9 @@ class EvaluationLook:
         inputs = self._inputs(caller, train, evaluation, own, float(known.mean()), room)
         labels = _labels(answers, learned, own, float(known.mean()))
         _settle(inputs, labels)
+        if labels.get("explains"):
+            labels["explains"] = not self._fits_as_it_is(caller, evaluation, labels["map"])
+        labels.pop("map", None)
         return values | {"inputs": inputs, "labels": labels}
 
     def _inputs(
@@ -95,9 +102,58 @@ class EvaluationLook:
                 "prepared": comparison.other,
                 "better": comparison.better,
                 "worse": comparison.worse,
-                "explains": comparison.chance * len(tried) < CHANCE and comparison.closes_gap_to(trained),
+                "explains": comparison.chance * len(tried) < CHANCE
+                and comparison.closes_gap_to(trained)
+                and not self._answered_as_it_is(caller, evaluation, place, preparation),
             }
         return found
+
+    def _passes(self, evaluation: list[Chunk]) -> list[list[Chunk]]:
+        """The evaluation call by call, then what was evaluated beside it, loader by loader.
+
+        Training rows that were looked at again are left out.
+        """
+        trained = {row for chunk in self.train for row in chunk.contents()} if self.beside else set()
+        by_loader: dict[int | None, list[Chunk]] = {}
+        for chunk in self.beside:
+            rows = chunk.contents()
+            if 2 * sum(row in trained for row in rows) <= len(rows):
+                by_loader.setdefault(chunk.loader, []).append(chunk)
+        return [[chunk] for chunk in evaluation] + [_some(chunks) for chunks in by_loader.values()]
+
+    def _answered_as_it_is(self, caller: Caller, evaluation: list[Chunk], place: int, preparation: Preparation) -> bool:
+        """Whether some evaluated rows need no such preparation, and are answered worse with it.
+
+        Then there is an evaluation that is prepared like training, and what was found is another test on purpose: under
+        corruptions, from another source.
+        """
+        for chunks in self._passes(evaluation):
+            own = _scores([(caller.outputs(chunk.inputs), _target(chunk)) for chunk in chunks])
+            other = _prepared(caller, chunks, place, preparation)
+            if own is not None and other is not None and _is_worse(compare(own, other)):
+                return True
+        return False
+
+    def _fits_as_it_is(self, caller: Caller, evaluation: list[Chunk], numbers: dict[int, int]) -> bool:
+        """Whether some evaluated rows fit their labels as they are, and worse once the classes are renumbered."""
+        for chunks in self._passes(evaluation):
+            guess, target, rows, _ = _classes_of([(caller.outputs(chunk.inputs), _target(chunk)) for chunk in chunks])
+            if guess is None or target is None or rows is None:
+                continue
+            own, other = (_right(given, target, rows) for given in (guess, renumbered(guess, numbers)))
+            if _is_worse(compare(own, other)):
+                return True
+        return False
+
+
+def _right(guess: Tensor, target: Tensor, rows: Tensor) -> Tensor:
+    """How many positions of each row are right, (rows,)."""
+    return torch.zeros(int(rows.max()) + 1).double().index_add_(0, rows, (guess == target).double())
+
+
+def _is_worse(comparison: Comparison) -> bool:
+    """Whether the other reading is worse. Doubt is enough to accuse nobody."""
+    return sign_test(comparison.worse, comparison.better) < DOUBT
 
 
 def _settle(inputs: dict[str, Any], labels: dict[str, Any]) -> None:
@@ -140,12 +196,11 @@ def _labels(
     touched = torch.isin(theirs, torch.tensor(list(numbers)))
     as_trained = int((theirs == right)[touched].sum())
     otherwise = int((renumbered(theirs, numbers) == right)[touched].sum())
-    count = int(rows.max()) + 1
-    other = torch.zeros(count).double().index_add_(0, rows, (renumbered(guess, numbers) == target).double())
-    known = torch.zeros(count).double().index_add_(0, rows, ((target >= 0) & (target < classes)).double())
-    comparison = compare(own, other / known.clamp(min=1))
+    known = torch.zeros(len(own)).double().index_add_(0, rows, ((target >= 0) & (target < classes)).double())
+    comparison = compare(own, _right(renumbered(guess, numbers), target, rows) / known.clamp(min=1))
     return {
         "renumbered": len(numbers),
+        "map": numbers,
         "numbers": [f"{old} -> {new}" for old, new in sorted(numbers.items())],
         "renumbered_score": comparison.other,
         "better": comparison.better,

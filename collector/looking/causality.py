@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from weaklink.collector.looking.batches import TrainingBatch, quiet
+from weaklink.collector.looking.held import HoldSummaries
 from weaklink.collector.looking.independence import _with
 from weaklink.collector.looking.places import Place, Places
 from weaklink.collector.tensors import tensors_in
@@ -29,7 +30,8 @@ def look_at_order(model: nn.Module, batch: TrainingBatch, places: Places) -> dic
         `shifted`: whether the targets are the inputs moved by one; then `changed` (positions), `leaking` (those of
         which the output before moved, beyond rounding, at a position that is scored), and `where`: the
         innermost part of the model that first lets a later position through, where it is called or, where it looks both
-        ways by its own make, where it was made.
+        ways by its own make, where it was made. `by_summary`: whether all of that goes through what has no place for
+        each token, such as the code of an autoencoder.
 
     Raises:
         ValueError: There is no objective over class indices with a position each, or two forwards differ.
@@ -66,7 +68,31 @@ def look_at_order(model: nn.Module, batch: TrainingBatch, places: Places) -> dic
             if bool(moves.any()):
                 leaking.append(position)
         both_ways, where = _mixing(model, batch, tokens, time, leaking[0], places) if leaking else (False, [])
-    return {"shifted": True, "changed": changed, "leaking": leaking, "both_ways": both_ways, "where": where}
+        by_summary = bool(leaking) and not any(
+            _moves_past_summaries(model, batch, tokens, time, position, rounding) for position in leaking
+        )
+    return {
+        "shifted": True,
+        "changed": changed,
+        "leaking": leaking,
+        "by_summary": by_summary,
+        "both_ways": both_ways,
+        "where": where,
+    }
+
+
+def _moves_past_summaries(
+    model: nn.Module, batch: TrainingBatch, tokens: Tensor, time: int, position: int, rounding: Tensor
+) -> bool:
+    """Whether the output before a position moves with its token while what sums up the sequence is held."""
+    hold = HoldSummaries(tokens.shape[1 - time], tokens.shape[time])
+    other = _replaced(tokens, time, position)
+    with hold:
+        plain = _by_position(model, batch, batch.args, batch.kwargs, tokens, time)
+    with hold:
+        args, kwargs = _with(batch.args, tokens, other), _with(batch.kwargs, tokens, other)
+        after = _by_position(model, batch, args, kwargs, tokens, time)
+    return bool(((after - plain).abs() > rounding).select(time, position - 1).any())
 
 
 def _time(tokens: Tensor, targets: Tensor) -> tuple[Tensor, int, Tensor] | None:

@@ -35,7 +35,8 @@ def pairing(source: Source) -> dict[str, Any]:
         `scores`: for each probe and direction the score and the best permutation. `readable`: whether a probe beats
         every permutation in both directions. `order`: the other order that both directions confirm, with its scores,
         or None; only sought where nothing is readable. `serial`: whether neighbouring rows are more alike than others:
-        then a target of the next row may be a forecast.
+        then a target of the next row may be a forecast. `in_order`: whether the script reads them one after the other,
+        and a model may carry on what it has read.
     """
     features, columns = features_of(source.inputs), targets_of(source.targets)
     if features is None or columns is None or len(columns) < 2 * LEAST_ROWS:
@@ -48,6 +49,7 @@ def pairing(source: Source) -> dict[str, Any]:
         "readable": readable,
         "scores": {kind: [shown(one) for one in ways] for kind, ways in scores.items()},
         "serial": is_serial(features, source.numbers),
+        "in_order": source.in_order,
         "order": None if readable else _other_order(features, columns, source),
     }
 

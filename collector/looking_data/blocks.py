@@ -38,7 +38,8 @@ def conventions(source: Source) -> dict[str, Any]:
         nothing. `across`: scores of a probe fitted on one group and held against the other; `inverted`: whether both
         are worse than every permutation. `pooled`, `turned`: a probe over both groups, with the labels as they are and
         with those of the second group turned around; `mended`: whether it reads better then, in both directions, and
-        beats every permutation. `visible`: whether an input tells which group it is from.
+        beats every permutation. `visible`: whether an input tells which group it is from. `in_order`: whether the
+        script reads them one after the other.
     """
     features, columns = features_of(source.inputs), targets_of(source.targets)
     if features is None or columns is None or not is_classes(columns) or columns.shape[1] != 2:
@@ -51,6 +52,7 @@ def conventions(source: Source) -> dict[str, Any]:
     blocks = [torch.arange(block * size, (block + 1) * size, device="cpu") for block in range(count)]
     groups = _groups(features, columns, blocks)
     found: dict[str, Any] = {"groups": groups, "starts": [source.numbers[int(block[0])] for block in blocks]}
+    found["in_order"] = source.in_order
     members = [[block for block, group in zip(blocks, groups, strict=True) if group == which] for which in (0, 1)]
     if any(len(one) < 2 for one in members):
         return found  # one block alone may be a matter of chance

@@ -10,6 +10,7 @@ import gc
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -37,6 +38,7 @@ class Source:
         inputs: (rows, ...) each.
         targets: (rows, ...).
         kind: "dataset" or "memory".
+        in_order: Whether the script reads neighbouring rows one after the other, as a stream.
     """
 
     numbers: list[int]
@@ -44,6 +46,7 @@ class Source:
     inputs: list[Tensor]
     targets: Tensor
     kind: str
+    in_order: bool
 
     @property
     def whole(self) -> bool:
@@ -86,8 +89,9 @@ def from_dataset(loader: LoaderEntry, chunk: Chunk) -> Source | None:
             break
     if not read:
         return None
+    in_order = loader.sampler == "SequentialSampler" or _neighbours(chunk.indices or [])
     joined = [torch.cat(list(parts)) for parts in zip(*inputs, strict=True)]
-    return Source(read, total, joined, torch.cat(targets), "dataset")
+    return Source(read, total, joined, torch.cat(targets), "dataset", in_order)
 
 
 def _portions(total: int) -> Iterator[list[int]]:
@@ -136,10 +140,15 @@ def from_memory(chunk: Chunk) -> Source | None:
     targets = next((t for t in tensors if len(t) == len(inputs[0]) and _same_target(t, places, chunk.target)), None)
     if targets is None:
         return None
-    total = len(targets)
+    total, in_order = len(targets), _neighbours(places)
     numbers = [number for portion in _portions(total) for number in portion]
     kept = slice(None) if len(numbers) == total else torch.tensor(numbers, device="cpu")
-    return Source(numbers, total, [tensor.detach()[kept] for tensor in inputs], targets.detach()[kept], "memory")
+    rows = [tensor.detach()[kept] for tensor in inputs]
+    return Source(numbers, total, rows, targets.detach()[kept], "memory", in_order)
+
+
+def _neighbours(places: list[int]) -> bool:
+    return len(places) > 1 and all(right - left == 1 for left, right in pairwise(places))
 
 
 def _tensors() -> list[Tensor]:

@@ -118,6 +118,7 @@ def _described(run: Observation, state: LoadedState) -> str:
 
 def _held_back(run: Observation) -> str | None:
     """What the state costs, where the run itself never got to where its beginning gets at once without that state."""
+    open("/tmp/v/E24/dbg","a").write(str(run.look(LOOK))+str(run.tape.losses.value[-30:])+"\n\n")
     look = run.look(LOOK).values
     losses = [loss for loss in run.tape.losses.value if math.isfinite(loss)]
     if look is None or "cleared" not in look["arms"] or len(losses) < LEAST_LOSSES:

@@ -26,7 +26,7 @@ def rows(run: Observation) -> list[Row]:
         reason = run.no_step() if not windows else "the order of calls was not watched"
         return [Row(id=ID, status="not_measured", text=TEXT, reason=reason)]
     several = [window for window in windows if len(_loop_backwards(calls, window)) > 1]
-    losing = [window for window in several if _only_the_last_survives(calls, window)]
+    losing = [window for window in several if _only_the_last_survives(run, calls, window)]
     if len(several) < WINDOWS_FOR_ALWAYS or len(losing) < len(windows):
         lost = sum(_lost_between(calls, window) for window in several)
         sampled = sum(len(_loop_backwards(calls, window)) for window in windows)
@@ -67,13 +67,14 @@ def _survivors(window: Window, now: BackwardSample, later: BackwardSample) -> se
     return _nonzero_owned(window, now) & set(later.left_over)
 
 
-def _only_the_last_survives(calls: CallsRecord, window: Window) -> bool:
+def _only_the_last_survives(run: Observation, calls: CallsRecord, window: Window) -> bool:
     """Whether all but the last backward's gradients were cleared, and the step took the last one's.
 
     Several things that look like it are meant. The calls must come the same way through the script (another line is
     another objective), nobody may move the parameters in between (an ascent step), no step may have been asked for (a
     scaler that skips), and what the step takes must be the last gradient itself: a script that copies each gradient
-    away and hands over a mixture of them has lost nothing.
+    away and hands over a mixture of them has lost nothing. Nor may the earlier calls have been made for something else:
+    an attack takes an input's gradient, again and again, before the step takes the parameters'.
     """
     backwards = _loop_backwards(calls, window)
     places = [calls.backwards[backward.index] for backward in backwards]
@@ -81,9 +82,15 @@ def _only_the_last_survives(calls: CallsRecord, window: Window) -> bool:
     return (
         len(backwards) > 1
         and same
+        and not any(_for_an_input(run, backward) for backward in backwards[:-1])
         and _lost_between(calls, window) == len(backwards) - 1
         and _takes_the_last(calls, window, backwards[-1])
     )
+
+
+def _for_an_input(run: Observation, backward: BackwardSample) -> bool:
+    leaves = backward.graph.leaves if backward.graph is not None else []
+    return any(not run.by_serial(leaf).is_parameter and not run.by_serial(leaf).owners for leaf in leaves)
 
 
 def _takes_the_last(calls: CallsRecord, window: Window, last: BackwardSample) -> bool:

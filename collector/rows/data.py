@@ -16,7 +16,7 @@ from weaklink.collector.rows.observation import Observation
 from weaklink.collector.watching.data import DataRecord
 from weaklink.collector.watching.files import FilesRecord
 from weaklink.collector.watching.forwards import ForwardsRecord
-from weaklink.collector.watching.loaders import LoaderEntry
+from weaklink.collector.watching.loaders import LoaderEntry, WorkerBatch
 from weaklink.collector.watching.pairs import Chunk
 
 
@@ -198,7 +198,9 @@ def _order(record: DataRecord) -> Row | None:
     changes = sum(one != other for one, other in itertools.pairwise(flat))
     classes = len(set(flat))
     runs = sum(whole.count(label) > 1 for label in set(whole))
-    sorted_rows = classes > 1 and changes == classes - 1 and runs > 1 and loader.sampler == "SequentialSampler"
+    # Passed through once, they may be a stream whose order is what is studied.
+    again = loader.passes > 1 and loader.sampler == "SequentialSampler"
+    sorted_rows = classes > 1 and changes == classes - 1 and runs > 1 and again
     return Row(
         id="TASK/order",
         status="suspected" if sorted_rows else "evidence",
@@ -214,6 +216,12 @@ def _order(record: DataRecord) -> Row | None:
     )
 
 
+def _repeats_itself(loader: LoaderEntry, batch: WorkerBatch) -> bool:
+    """Whether the worker that gave this batch gave the same contents once more."""
+    own = [one for one in loader.shared if (one.position - batch.position) % loader.workers == 0]
+    return sum(one.content == batch.content for one in own) > 1
+
+
 def _workers(record: DataRecord) -> Row | None:
     """Two workers of one pass that gave the same batch for different row numbers, or from a stream."""
     shared = [loader for loader in record.loaders if loader.trains and loader.shared]
@@ -224,7 +232,9 @@ def _workers(record: DataRecord) -> Row | None:
             for other in loader.shared[place + 1 :]:
                 same_worker = (other.position - batch.position) % loader.workers == 0
                 asked_alike = batch.indices is not None and batch.indices == other.indices
-                if batch.content == other.content and not same_worker and not asked_alike:
+                alike = batch.content == other.content and not same_worker and not asked_alike
+                # A dataset that gives one row again and again does so in one worker, too.
+                if alike and not _repeats_itself(loader, batch):
                     return Row(
                         id="TASK/workers",
                         status="fail",

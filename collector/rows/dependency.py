@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weaklink.collector.close_up.records import CloseUpRecord
 from weaklink.collector.evidence import Row
 from weaklink.collector.rows.observation import Observation, names
 from weaklink.collector.watching.parameters import ParameterEntry
@@ -62,19 +63,25 @@ def _reached(run: Observation) -> Row:
     cuts = _cuts(run, missed)
     # Without gradients for now: a part may be thawed later, by a counter or a flag. A detach stands where it stands.
     detached = [cut for cut in _cuts(run, owned) if cut.kind == "detach"]
-    cut_off = bool(detached) and not all(_has_a_twin(e, expected) for e in owned)
+    resting = all(_has_a_twin(e, expected) for e in owned)
+    cut_off = bool(detached) and not resting
+    unused = _unused(run, owned)
     text = f"{reached}/{len(expected)} expected parameters"
     if missed:
         text += f"; never reached: {names(missed)}"
     if cuts:
         text += f"; the path ends at {', '.join(cut.site.place for cut in cuts[:3])}"
+    if unused:
+        text += f"; in no number that a loss is made of: {names(unused)}"
     # A system was handed over to be trained, and a call that stands in it keeps the loss from what it was given.
     proven = run.given and cut_off
     # In a script the optimizer of a later stage may not have stepped where it was looked at.
     seen = missed if run.given or run.in_process else [e for e in still if e in owned or not e.owners]
     declared = bool(seen and run.declared.expected)
-    # Owned, called, and never reached in any sampled step: a cut path, or an output nobody uses.
-    status = "pass" if not missed else "fail" if proven or declared else "suspected" if owned else "evidence"
+    # Owned, called, and never reached in any sampled step: a cut path. An output that nobody uses is none, and beside
+    # a reached part of the same layout it may be a fixed target (random network distillation).
+    asked = "suspected" if len(unused) < len(owned) and not resting else "evidence"
+    status = "pass" if not missed else "fail" if proven or declared else asked
     return Row(
         id="DEPENDENCY/reached",
         status=status,  # type: ignore[arg-type]
@@ -84,11 +91,25 @@ def _reached(run: Observation) -> Row:
             "reached": reached,
             "expected": len(expected),
             "missed": [e.name or "" for e in missed[:20]],
+            "owned": [e.name or "" for e in owned[:200]],
+            "unused": [e.name or "" for e in unused[:200]],
             "cut": [cut.site.place for cut in cuts if cut.kind == "detach"],
         },
         where=[*(cut.site for cut in cuts), *(e.created for e in owned[:3] if e.created)] if status != "pass" else [],
         step=1 if missed else None,
     )
+
+
+def _unused(run: Observation, owned: list[ParameterEntry]) -> list[ParameterEntry]:
+    """Those whose values are in no loss that the close-up took apart: a pooler whose output nobody takes.
+
+    A path that was cut carries the values on, only the history ends. Nothing is known where there was no close-up.
+    """
+    if CloseUpRecord not in run.tape.records:
+        return []
+    record = run.record(CloseUpRecord)
+    known = record.problem is None and record.losses
+    return [e for e in owned if not record.influences >> e.serial & 1] if known else []
 
 
 def _has_a_twin(entry: ParameterEntry, expected: list[ParameterEntry]) -> bool:

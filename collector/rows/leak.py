@@ -25,6 +25,9 @@ def rows(run: Observation) -> list[Row]:
     if not leaking:
         text = f"the token at {len(changed)} positions was changed, one at a time: no output before it moved"
         return [Row(id=ID, status="pass", text=text, values=numbers)]
+    if look.values["by_summary"]:
+        text = "outputs move with the tokens that they are to predict, by a summary of the whole sequence alone"
+        return [Row(id=ID, status="evidence", text=text, values=numbers)]
     return [
         Row(
             id=ID,

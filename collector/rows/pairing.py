@@ -38,8 +38,10 @@ def _pairing(run: Observation) -> Row:
     text = f"targets can be read off their inputs no better than permuted ones: a probe's score is {shown}"
     beside, _ = looked(run, "beside")
     record, order = beside.get("record"), found["order"]
-    # Where rows follow each other in time, a target of the next row is a forecast, and a hard one looks like this.
-    if record is None and (order is None or (order["name"].startswith("offset") and found["serial"])):
+    # Where rows follow each other in time, a target of the next row is a forecast, and a hard one looks like this; that
+    # of a row before is what a model that carries a state is to remember.
+    in_time = found["serial"] or found["in_order"]
+    if record is None and (order is None or (order["name"].startswith("offset") and in_time)):
         return Row(id="TASK/pairing", status="evidence", text=text, values=values)
     other = record if record is not None else order
     name = f"the {record['field']!r} of the same records" if record is not None else f"the order {order['name']}"
@@ -103,7 +105,9 @@ def _convention(run: Observation) -> Row:
         agree = len(told) == len(groups) and not told.count(1)
         text = f"a probe of one block of rows reads the labels of {len(told) - 1} of {len(groups) - 1} others"
         return Row(id="TASK/convention", status="pass" if agree else "evidence", text=text, values=values)
-    apart = found["inverted"] and found["mended"] and not found["visible"]
+    # Read one after the other, rows are a stream whose concept may drift, and a learner that follows it has both.
+    stream = found["in_order"]
+    apart = found["inverted"] and found["mended"] and not found["visible"] and not stream
     text = (
         f"in {told.count(1)} of {len(groups)} blocks of rows a probe of the others reads the opposite labels "
         f"({found['across'][0]:.3f}); with those turned around a probe over all reads {found['turned'][0]:.3f}, "
@@ -113,7 +117,9 @@ def _convention(run: Observation) -> Row:
         id="TASK/convention",
         status="fail" if apart else "evidence",
         basis="controlled" if apart else None,
-        text=text + (", though an input tells which blocks it is from" if found["visible"] else ""),
+        text=text
+        + (", though an input tells which blocks it is from" if found["visible"] else "")
+        + (", in rows that are read one after the other" if stream else ""),
         values={
             **values,
             "across": max(found["across"]),

@@ -82,10 +82,11 @@ def _asked_for(run: Observation, samples: list[ClassSupervision]) -> Row | None:
     always = [label for label in seen if label not in never and 0 <= label < classes]
     if len(never) != 1 or not always or any(supervised[label] < seen[label] for label in always):
         return None
-    counted = run.record(ComparedRecord).with_all_of(set(range(classes)))
-    if counted is None or classes < 2:
+    compared, label = run.record(ComparedRecord), never[0]
+    counted = compared.with_all_of(set(range(classes)))
+    # An evaluation that masks the label out asks for it as little as the loss does.
+    if counted is None or classes < 2 or label in compared.apart:
         return None
-    label = never[0]
     text = (
         f"label {label} is never supervised (0 of {seen[label]} sampled), every other one always; the model has an "
         f"output for it, and the evaluation counts it like the others"

@@ -28,9 +28,13 @@ NOTES = 20_000
 
 @dataclass
 class ComparedRecord:
-    """Numbers that tensors of whole numbers were compared with after an evaluation call, by place."""
+    """Numbers that tensors of whole numbers were compared with after an evaluation call, by place.
+
+    `apart`: those that it tells from all others (`labels != 0`, `labels > 0`).
+    """
 
     places: dict[str, tuple[Site, set[int]]] = field(default_factory=dict)
+    apart: set[int] = field(default_factory=set)
 
     def with_all_of(self, values: set[int]) -> Site | None:
         """A place that compares with each of these numbers."""
@@ -49,7 +53,8 @@ class ComparedPart(Part):
 
     def install(self) -> None:
         self.watcher.wrap(Tensor, "__eq__", self._watched)
-
+        for name in ("__ne__", "__gt__"):
+            self.watcher.wrap(Tensor, name, self._told_apart)
         calls = [part for part in self.watcher.parts if isinstance(part, LossCalls)]
         self._scored = calls[0].answers_compared if calls else None
 
@@ -65,8 +70,21 @@ class ComparedPart(Part):
                 self.watcher.guarded(self._scored)(tensor, other)
         return original(tensor, other)
 
+    @unseen_by_warnings
+    def _told_apart(self, original: Callable[..., Any], tensor: Any, other: Any) -> Any:
+        if self._evaluating and type(other) is int and not is_traced():
+            self.watcher.guarded(self._apart)(tensor, other)
+        return original(tensor, other)
+
+    def _apart(self, tensor: Tensor, value: int) -> None:
+        apart = self.record.apart
+        if value in apart or len(apart) >= VALUES or not _is_whole(tensor):
+            return
+        if self.watcher.code.direct_site("class told apart") is not None:
+            apart.add(value)
+
     def _compared(self, tensor: Tensor, value: int) -> None:
-        if tensor.dtype not in (torch.int64, torch.int32, torch.uint8, torch.int16) or not tensor.dim():
+        if not _is_whole(tensor):
             return
         self._left -= 1
         self._evaluating = self._left > 0
@@ -76,3 +94,7 @@ class ComparedPart(Part):
         compared = self.record.places.setdefault(site.place, (site, set()))[1]
         if len(compared) < VALUES:
             compared.add(value)
+
+
+def _is_whole(tensor: Tensor) -> bool:
+    return tensor.dtype in (torch.int64, torch.int32, torch.uint8, torch.int16) and tensor.dim() > 0

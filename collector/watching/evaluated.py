@@ -6,7 +6,6 @@ the loss that took them, and the moment is kept for a look: the model of the las
 
 from __future__ import annotations
 
-import ctypes
 import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -164,7 +163,7 @@ class EvaluationReader:
         if not groups:
             return
         newest = groups[-1].loader
-        if newest is not None and self._data.loaders[newest].trains:
+        if self._trains(groups[-1]):
             return  # a training metric taken again
         _once(self._record.called, self._watcher.code.site("model called in evaluation"))
         if newest is not None and not self._compared:
@@ -173,8 +172,12 @@ class EvaluationReader:
         certain = all(chunk.call in self._record.by_loss for chunk in groups if chunk.loader == newest)
         certain |= newest is not None and any(loader.target_path is not None for loader in self._data.loaders)
         chunks = [chunk for chunk in groups if chunk.loader == newest]
-        look = EvaluationLook(module, last.template, train.chunks, chunks, certain)
+        beside = [chunk for chunk in groups if chunk.loader != newest and not self._trains(chunk)]
+        look = EvaluationLook(module, last.template, train.chunks, chunks, certain, beside)
         self._watcher.looks.hold(LOOK, look)
+
+    def _trains(self, chunk: Chunk) -> bool:
+        return chunk.loader is not None and self._data.loaders[chunk.loader].trains
 
     def _compare(self, evaluated: int) -> None:
         """Hold the dataset of an evaluation's loader against the first one that was trained on."""
@@ -212,20 +215,9 @@ def _overlap(data: DataRecord) -> Overlap | None:
     if trained is None or evaluated is None:
         return None
     again = {loader.serial for loader in data.loaders if loader.trains}  # a training metric taken again
-    known = {row for chunk in trained.chunks for row in _contents(chunk)}
-    rows = [row for chunk in evaluated.chunks if chunk.loader not in again for row in _contents(chunk)]
+    known = {row for chunk in trained.chunks for row in chunk.contents()}
+    rows = [row for chunk in evaluated.chunks if chunk.loader not in again for row in chunk.contents()]
     return Overlap(len(rows), sum(row in known for row in rows), len(known)) if rows and known else None
-
-
-def _contents(chunk: Chunk) -> list[bytes]:
-    """Each row's own bytes, all inputs together."""
-    return [b"".join(row) for row in zip(*(_row_bytes(tensor.contiguous()) for tensor in chunk.inputs), strict=True)]
-
-
-def _row_bytes(rows: Tensor) -> list[bytes]:
-    # Not .numpy(): it may not be installed.
-    size = rows[:1].numel() * rows.element_size()
-    return [ctypes.string_at(rows.data_ptr() + row * size, size) for row in range(len(rows))]
 
 
 def _once(sites: list[Site], site: Site | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -42,6 +43,10 @@ class Chunk:
     @property
     def rows(self) -> int:
         return len(self.inputs[0])
+
+    def contents(self) -> list[bytes]:
+        """Each row's own bytes, all inputs together."""
+        return [b"".join(row) for row in zip(*(_row_bytes(tensor.contiguous()) for tensor in self.inputs), strict=True)]
 
 
 @dataclass
@@ -116,6 +121,12 @@ def host_copy(tensor: Tensor, rows: int) -> Tensor:
     values = tensor.detach()[:rows]
     kind = torch.float32 if values.is_floating_point() else values.dtype
     return torch.empty(values.shape, dtype=kind, device="cpu").copy_(values)
+
+
+def _row_bytes(rows: Tensor) -> list[bytes]:
+    # Not .numpy(): it may not be installed.
+    size = rows[:1].numel() * rows.element_size()
+    return [ctypes.string_at(rows.data_ptr() + row * size, size) for row in range(len(rows))]
 
 
 def _shape(chunk: Chunk) -> list[tuple[int, ...]]:

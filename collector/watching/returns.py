@@ -6,6 +6,7 @@ one version counter is read; only where it says that somebody wrote, or after a 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from weaklink.collector.evidence import Site
 from weaklink.collector.tensors import digest
 from weaklink.collector.watching.context import unseen_by_warnings
 from weaklink.collector.watching.optimizers import OptimizerEntry
-from weaklink.collector.watching.part import Part
+from weaklink.collector.watching.part import Part, RootCall
 from weaklink.collector.watching.tape import StepSample
 from weaklink.collector.watching.writes import WriteFinder
 
@@ -35,7 +36,9 @@ SEARCHED_INTERVALS = 32
 class Moment:
     """How an optimizer's parameters stood when step `step` began.
 
-    `loads` counts calls of `load_state_dict` by then; `fresh` says whether the optimizer had no state (any more).
+    `loads` counts calls of `load_state_dict` by then; `fresh` says whether the optimizer had no state (any more);
+    `settings` are its groups' (rates, decay); `evaluated` says whether the values that the step before had left were
+    evaluated.
     """
 
     step: int
@@ -43,6 +46,8 @@ class Moment:
     loads: int
     written: bool
     fresh: bool
+    settings: str = ""
+    evaluated: bool = False
 
 
 @dataclass
@@ -61,6 +66,9 @@ class ReturnsPart(Part):
         self.seen = self.tape.record(ReturnsRecord)
         self._versions: dict[int, int] = {}
         self._sampled_before: set[int] = set()
+        # Who stepped last, and whether what it left was evaluated since.
+        self._last: tuple[int, weakref.ref[Tensor]] | None = None
+        self._evaluated: set[int] = set()
         self._loads = 0
         self._searched = 0
         self._finder = WriteFinder(watcher.code, self.seen.writes, "parameters written between steps")
@@ -75,6 +83,14 @@ class ReturnsPart(Part):
         self._loads += 1
         return original(*args, **kwargs)
 
+    def root_called(self, call: RootCall) -> None:
+        """Remember an evaluation of what the last step left."""
+        if call.with_gradients or self._last is None:
+            return
+        serial, first = self._last[0], self._last[1]()
+        if first is not None and first._version == self._versions.get(serial):
+            self._evaluated.add(serial)
+
     def step_begins(self, optimizer: Optimizer, entry: OptimizerEntry) -> None:
         """Hash where a step was sampled before, where somebody wrote, and at the first steps."""
         self._finder.end()
@@ -85,12 +101,17 @@ class ReturnsPart(Part):
         self._sampled_before.discard(entry.serial)
         if wanted and len(moments) < KEPT_MOMENTS:
             digests = self._digests(optimizer)
-            moments.append(Moment(self.tape.steps + 1, digests, self._loads, written, not optimizer.state))
+            settings = str([_settings(group) for group in optimizer.param_groups])
+            evaluated = entry.serial in self._evaluated
+            fresh = not optimizer.state
+            moments.append(Moment(self.tape.steps + 1, digests, self._loads, written, fresh, settings, evaluated))
 
     def step_ended(self, optimizer: Optimizer, entry: OptimizerEntry, sample: StepSample | None) -> None:
         """Remember the version, and search for the line once something has come back."""
         if (first := _first(optimizer)) is not None:
             self._versions[entry.serial] = first._version
+            self._last = entry.serial, weakref.ref(first)
+        self._evaluated.discard(entry.serial)
         if sample is not None:
             self._sampled_before.add(entry.serial)
         moments = self.seen.moments.get(entry.serial, [])
@@ -116,7 +137,8 @@ class ReturnsPart(Part):
 def returned(moments: list[Moment]) -> list[Moment]:
     """Moments at which everything that had moved in between is again what it was at the first one.
 
-    Not where a state was loaded, or the optimizer's own was thrown away as well: that is a new beginning.
+    Not where a state was loaded, the optimizer's own was thrown away as well, its settings are others (a sweep over
+    rates), or what had been reached was evaluated before it was given up (a trial): that is a new beginning.
     """
     if not moments:
         return []
@@ -126,10 +148,17 @@ def returned(moments: list[Moment]) -> list[Moment]:
         shared = start.digests.keys() & moment.digests.keys()
         away = {serial for serial in shared if moment.digests[serial] != start.digests[serial]}
         moved |= away
-        again = moment.loads != start.loads or (moment.fresh and keeps_state)
+        again = moment.loads != start.loads or (moment.fresh and keeps_state) or moment.evaluated
+        again |= moment.settings != start.settings
         if moved and moved <= shared and not away and not again:
             found.append(moment)
     return found
+
+
+def _settings(group: dict[str, Any]) -> dict[str, Any]:
+    """Without the rate where a schedule sets it: that is another one in each step."""
+    left_out = ("params", "lr") if "initial_lr" in group else ("params",)
+    return {name: value for name, value in group.items() if name not in left_out}
 
 
 def _first(optimizer: Optimizer) -> Tensor | None:
