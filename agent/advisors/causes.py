@@ -310,6 +310,10 @@ CAUSES: dict[str, tuple[tuple[MechanismFamily, str], ...]] = {
         ("rate_wrong", "Rate times gradient is below the resolution of the parameters' type."),
         ("step_before_backward", "The step comes where no gradient is: before backward, or after it was cleared."),
     ),
+    "UPDATE/direction": (
+        ("wrong_term_or_sign", "The optimizer climbs a loss that is meant to fall: maximize=True, a negative rate, a sign."),
+        ("rate_wrong", "The rate has the wrong sign."),
+    ),
     "UPDATE/state": (
         (
             "optimizer_state_wrong",
@@ -387,6 +391,7 @@ QUESTIONS: dict[str, str] = {
     "OWNERSHIP/unregistered": "Should these modules be part of the model?",
     "UPDATE/steps": "Where should the optimizer step?",
     "UPDATE/lr": "Which learning rate was meant at the first step?",
+    "UPDATE/direction": "Is this loss meant to rise?",
     "UPDATE/state": "Which run does the optimizer's state come from?",
     "UPDATE/scale": "Does the run stay finite with a learning rate ten times smaller?",
     "TASK/leak": "May an output depend on the token that it predicts?",
@@ -413,6 +418,7 @@ REPAIRS: dict[str, Repair] = {
     "UPDATE/resolution": Repair(
         text="Keep the parameters in float32 and use autocast for the forward.", kind="precision"
     ),
+    "UPDATE/direction": Repair(text="Let the optimizer minimize: no maximize=True, a rate above zero.", kind="objective"),
     "UPDATE/state": Repair(
         text="Let the optimizer begin without that state, or load the one that this run saved.", kind="wiring"
     ),

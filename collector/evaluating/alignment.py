@@ -54,11 +54,14 @@ class Mirror:
         turn: Which turn.
         turned: Rows it puts in place.
         otherwise: Rows that the next best turn would: what chance gives.
+        standing: Rows whose target lies best as it stands.
+        chance: Of so many turned rows, or so many standing ones, whichever is likelier.
     """
 
     turn: str
     turned: int
     otherwise: int
+    standing: int
     rows: int
     chance: float
 
@@ -98,7 +101,7 @@ def _repeats(target: Tensor | None, number: int, tiled: bool) -> bool:
 
 
 def _compared(batches: list[Chunk], number: int, tiled: bool) -> Views | None:
-    nearest = as_labelled = rows = 0
+    nearest = as_labelled = beside = rows = 0
     for chunk in batches:
         flat = chunk.inputs[0].reshape(chunk.rows, -1)
         if not flat.is_floating_point() or rows + chunk.rows > ROWS:
@@ -109,11 +112,20 @@ def _compared(batches: list[Chunk], number: int, tiled: bool) -> Views | None:
         by_items, by_batch = place // number, place % (chunk.rows // number)
         given, other = (by_batch, by_items) if tiled else (by_items, by_batch)
         same_item, same_label = other[closest] == other, given[closest] == given
+        # In a film every row is like the one before and the one after it, whichever pairs they are sorted into.
+        period = number if tiled else chunk.rows // number
+        away = (closest - place).abs()
+        next_to = away < 2 if tiled else torch.isin(away % period, _around(period))
         nearest += int((same_item & ~same_label).sum())
         as_labelled += int((same_label & ~same_item).sum())
+        beside += int((next_to & ~same_item).sum())
         rows += chunk.rows
-    chance = sign_test(nearest, as_labelled)
+    chance = sign_test(nearest, max(as_labelled, beside))
     return Views(number, tiled, nearest, as_labelled, rows, chance) if nearest > rows // 2 else None
+
+
+def _around(period: int) -> Tensor:
+    return torch.tensor([1, period - 1])
 
 
 def mirror_of(chunks: list[Chunk]) -> Mirror | None:
@@ -124,7 +136,7 @@ def mirror_of(chunks: list[Chunk]) -> Mirror | None:
     the target itself: of three turns none is special by chance.
     """
     counts = dict.fromkeys((name for name, _ in _TURNS), 0)
-    rows = 0
+    rows = standing = 0
     for chunk in chunks:
         found = _edges(chunk)
         if found is None or rows >= ROWS:
@@ -140,13 +152,15 @@ def mirror_of(chunks: list[Chunk]) -> Mirror | None:
         height = own.flatten(1).amax(1)
         turned = torch.stack([_peaks(image, borders.flip(axes)).flatten(1).amax(1) for _, axes in _TURNS])
         best, which = turned.max(0)
+        standing += int((~away & (height > best)).sum())
         for number, (name, _) in enumerate(_TURNS):
             counts[name] += int((away & (best > height) & (which == number)).sum())
     if not rows:
         return None
     ordered = sorted(counts.items(), key=lambda item: -item[1])
     (turn, first), (_, second) = ordered[0], ordered[1]
-    return Mirror(turn, first, second, rows, min(1.0, 3 * sign_test(first, second)))
+    chance = min(1.0, 3 * max(sign_test(first, second), sign_test(standing, second)))
+    return Mirror(turn, first, second, standing, rows, chance)
 
 
 def _edges(chunk: Chunk) -> tuple[Tensor, Tensor] | None:

@@ -23,11 +23,21 @@ SECONDS = 6.0
 
 
 @dataclass
+class Trained:
+    """Scores and targets of one call of a loss in training: as training answered at that step."""
+
+    step: int
+    scores: Tensor
+    target: Tensor
+
+
+@dataclass
 class EvaluationLook:
     """Compares how a model answers training pairs and evaluated ones, and what would change that.
 
     Attributes:
         certain: Whether the targets are known to be what the script scores its evaluation against.
+        lately: Calls of a loss in the stage of training that is under way.
         beside: Pairs of other evaluations of the model as it is; those of rows that it was trained on are left out.
     """
 
@@ -36,13 +46,14 @@ class EvaluationLook:
     train: list[Chunk]
     evaluation: list[Chunk]
     certain: bool
+    lately: list[Trained] = field(default_factory=list)
     beside: list[Chunk] = field(default_factory=list)
 
     def __call__(self) -> dict[str, Any]:
         caller = Caller(self.module, self.template)
         train, evaluation = _some(self.train), _some(self.evaluation)
         if not train or not evaluation:
-            return {"unknown": "no targets of both training and evaluation are known"}
+            return {"unknown": "no targets of both training and evaluation are known, of the stage under way"}
         started = time.process_time()
         answers = [(caller.outputs(chunk.inputs), _target(chunk)) for chunk in evaluation]
         seconds = time.process_time() - started
@@ -61,11 +72,32 @@ class EvaluationLook:
         room = max(1, int(SECONDS / max(seconds, 1e-3)))
         inputs = self._inputs(caller, train, evaluation, own, float(known.mean()), room)
         labels = _labels(answers, learned, own, float(known.mean()))
+        if not self._still_answers(float(known.mean()), float(own.mean()), labels):
+            inputs["explains"] = labels["explains"] = False
         _settle(inputs, labels)
         if labels.get("explains"):
             labels["explains"] = not self._fits_as_it_is(caller, evaluation, labels["map"])
         labels.pop("map", None)
         return values | {"inputs": inputs, "labels": labels}
+
+    def _still_answers(self, trained: float, own: float, labels: dict[str, Any]) -> bool:
+        """Whether training's last answers were like those to the kept pairs, and in training's own numbers.
+
+        The pairs are of the beginning. Where the task has changed since, what differs from them is no fault.
+        """
+        found = [row_scores(one.scores, one.target) for one in self.lately]
+        known = [scores for scores in found if scores is not None]
+        if not known:
+            return False
+        late = float(torch.cat(known).mean())
+        if abs(late - trained) >= abs(late - own):
+            return False
+        pairs = [(one.scores, one.target) for one in self.lately]
+        guess, target, _, _ = _classes_of(pairs)
+        numbers = labels.get("map")
+        if guess is None or target is None or not numbers:
+            return True
+        return int((renumbered(guess, numbers) == target).sum()) < int((guess == target).sum())
 
     def _inputs(
         self, caller: Caller, train: list[Chunk], evaluation: list[Chunk], own: Tensor, trained: float, room: int

@@ -36,6 +36,8 @@ class Beginning:
         initial: The model's parameters before the first step, by name.
         rates: The rates of the optimizer's groups at the first step.
         state: A copy of the optimizer's state before it, by position of the parameter; empty for a fresh one.
+        unseen: Batches of later steps, by step, and the loss that the run had there: a measure that repeating the first
+            ones does not improve by itself.
     """
 
     batches: list[TrainingBatch]
@@ -43,6 +45,7 @@ class Beginning:
     initial: dict[str, Tensor]
     rates: list[float]
     state: dict[int, dict[str, Any]]
+    unseen: dict[int, tuple[TrainingBatch, float]]
 
 
 def look_at_beginning(model: nn.Module, optimizer: Optimizer, beginning: Beginning) -> dict[str, Any]:
@@ -50,7 +53,8 @@ def look_at_beginning(model: nn.Module, optimizer: Optimizer, beginning: Beginni
 
     Returns:
         `constant`: what the best constant output reaches on these batches; `rate`: the highest at the first step;
-        `arms`: by name, the mean loss of each pass and how many weights receive exactly zero throughout the last one.
+        `arms`: by name, the mean loss of each pass, how many weights receive exactly zero throughout the last one, and
+        by step the loss of a batch that the run saw at that step; `later`: the run's own losses there.
         Arms: `1`, `0.1`, `0.01` (factors of the rate), each with its reverse (`1 reversed`); `cleared`: without the
         state, where there was one.
 
@@ -62,9 +66,9 @@ def look_at_beginning(model: nn.Module, optimizer: Optimizer, beginning: Beginni
     arms = {"1": _arm(model, optimizer, beginning, until)}
     if not _begins_alike(arms["1"]["losses"], beginning.losses):
         raise ValueError("the first steps taken again do not give the losses that the run had")
+    arms["1 reversed"] = _arm(model, optimizer, beginning, until, backwards=True)
     if beginning.state:
         arms["cleared"] = _arm(model, optimizer, beginning, until, cleared=True)
-    arms["1 reversed"] = _arm(model, optimizer, beginning, until, backwards=True)
     for factor in SMALLER:
         if any(fitted(arms[name], constant) for name in ("1", "1 reversed")):
             break
@@ -72,7 +76,8 @@ def look_at_beginning(model: nn.Module, optimizer: Optimizer, beginning: Beginni
             arms[name] = _arm(model, optimizer, beginning, until, factor, backwards)
         if all(fitted(arms[name], constant) for name in (f"{factor:g}", f"{factor:g} reversed")):
             break
-    return {"constant": constant, "rate": max(beginning.rates, default=0.0), "arms": arms}
+    later = {str(step): loss for step, (_, loss) in beginning.unseen.items()}
+    return {"constant": constant, "rate": max(beginning.rates, default=0.0), "arms": arms, "later": later}
 
 
 def fitted(arm: dict[str, Any], constant: float) -> bool:
@@ -101,11 +106,14 @@ def _arm(
     """One repetition: mean loss of each pass, the first losses, and the weights without a gradient in the last pass."""
     batches = beginning.batches[::-1] if backwards else beginning.batches
     losses: list[float] = []
+    unseen: dict[str, float] = {}
     with preserved([model], [optimizer]):
         _begin(model, optimizer, beginning, factor, cleared)
         dead = {name for name, parameter in model.named_parameters() if parameter.requires_grad and parameter.dim() > 1}
         weights = len(dead)
         for number in range(PASSES * len(batches)):
+            if number + 1 in beginning.unseen:
+                unseen[str(number + 1)] = _loss(model, beginning.unseen[number + 1][0])
             losses.append(_step(model, optimizer, batches[number % len(batches)], number))
             if number >= (PASSES - 1) * len(batches):
                 dead &= {name for name, parameter in model.named_parameters() if _is_zero(parameter.grad)}
@@ -113,7 +121,7 @@ def _arm(
                 raise ValueError(f"taking the first steps again took longer than {SECONDS:g} s")
     size = len(batches)
     passes = [sum(losses[start : start + size]) / size for start in range(0, len(losses), size)]
-    return {"passes": passes, "losses": losses[:size], "dead": len(dead), "weights": weights}
+    return {"passes": passes, "losses": losses[:size], "dead": len(dead), "weights": weights, "unseen": unseen}
 
 
 def _begin(model: nn.Module, optimizer: Optimizer, beginning: Beginning, factor: float, cleared: bool) -> None:
@@ -141,6 +149,12 @@ def _step(model: nn.Module, optimizer: Optimizer, batch: TrainingBatch, number: 
         loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     return float(loss.detach())
+
+
+def _loss(model: nn.Module, batch: TrainingBatch) -> float:
+    """In the mode that the model trains in; normalisation's running statistics do not matter to a repetition."""
+    with torch.no_grad():
+        return float(batch.loss(model))
 
 
 def _is_zero(gradient: Tensor | None) -> bool:

@@ -21,6 +21,8 @@ from weaklink.collector.preserve import preserved
 from weaklink.collector.tensors import tensors_in
 from weaklink.collector.watching.context import mode_matters
 
+# The user's side of them: who says `training=True` there wants numbers that differ at each call.
+_FUNCTIONAL = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 # torch's own functions below all of its dropouts, and the arguments that switch them on: (input, p, training).
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
 _MODULES = (nn.modules.dropout.__file__, nn.modules.activation.__file__, nn.modules.rnn.__file__)
@@ -111,8 +113,27 @@ def _equal(one: list[Tensor], other: list[Tensor]) -> bool:
 
 @contextmanager
 def _heard(calls: list[dict[str, Any]], silent: list[bool], places: Places) -> Iterator[None]:
-    """Functional dropouts that drop are written down; switched off while `silent` holds."""
+    """Functional dropouts that drop are written down, with whether the call itself says that they shall (`asked`).
+
+    They are switched off while `silent` holds.
+    """
     undo: list[Callable[[], None]] = []
+    asked: list[str] = []
+
+    def asking(name: str) -> None:
+        original = getattr(functional, name)
+
+        def told(*given: Any, **named: Any) -> Any:
+            if len(given) < 3 and "training" not in named:
+                return original(*given, **named)
+            asked.append(name)
+            try:
+                return original(*given, **named)
+            finally:
+                asked.pop()
+
+        undo.append(lambda: setattr(functional, name, original))
+        setattr(functional, name, told)
 
     def around(owner: Any, name: str, position: int, training: int | None) -> None:
         original = getattr(owner, name, None)
@@ -125,7 +146,8 @@ def _heard(calls: list[dict[str, Any]], silent: list[bool], places: Places) -> I
             if not on or not rate or not float(rate) > 0.0 or _below_a_module():
                 return original(*given, **named)
             if not any(call["name"] == name and call["p"] == float(rate) for call in calls):
-                calls.append({"name": name, "p": float(rate), "where": places.called(f"{name} called, switched on")})
+                where = places.called(f"{name} called, switched on")
+                calls.append({"name": name, "p": float(rate), "where": where, "asked": bool(asked)})
             if not silent[0]:
                 return original(*given, **named)
             if training is None:
@@ -140,6 +162,8 @@ def _heard(calls: list[dict[str, Any]], silent: list[bool], places: Places) -> I
         for name in _DROPOUTS:
             around(owner, name, 1, 2)
             around(owner, f"{name}_", 1, 2)
+    for name in _FUNCTIONAL:
+        asking(name)
     around(functional, "scaled_dot_product_attention", 4, None)
     try:
         yield

@@ -26,6 +26,8 @@ from weaklink.collector.looking_data.probe import (
 from weaklink.collector.looking_data.source import Source
 
 OFFSETS = (1, -1, 2, -2, 3, -3)
+# Of each row so many values are compared with those of the row before.
+WINDOW = 512
 
 
 def pairing(source: Source) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def pairing(source: Source) -> dict[str, Any]:
         "total": source.total,
         "readable": readable,
         "scores": {kind: [shown(one) for one in ways] for kind, ways in scores.items()},
-        "serial": is_serial(features, source.numbers),
+        "serial": is_serial(features, source.numbers) or is_serial(_windows(source.inputs), source.numbers),
         "in_order": source.in_order,
         "order": None if readable else _other_order(features, columns, source),
     }
@@ -61,6 +63,12 @@ def is_serial(features: Tensor, numbers: list[int]) -> bool:
     orders = torch.cat([torch.arange(len(features), device="cpu")[None], permutations(len(features), 100)])
     apart = [(features[o[here]] - features[o[here + 1]]).square().sum(dim=1).mean() for o in orders]
     return bool(apart[0] < torch.stack(apart[1:]).min())
+
+
+def _windows(inputs: list[Tensor]) -> Tensor:
+    """(rows, values) in the order of their size: windows that slide over a series hold nearly the same ones."""
+    flat = [tensor.reshape(len(tensor), -1)[:, :WINDOW].double() for tensor in inputs]
+    return torch.cat(flat, dim=1).nan_to_num().sort(dim=1).values
 
 
 def chosen(rows: int) -> tuple[Tensor, Tensor]:

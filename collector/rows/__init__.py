@@ -7,6 +7,7 @@ from weaklink.collector.rows import (
     aligned,
     beginning,
     capability,
+    changes,
     cleared,
     clipping,
     close_up,
@@ -15,6 +16,7 @@ from weaklink.collector.rows import (
     declared_classes,
     declared_movement,
     dependency,
+    direction,
     evaluated_model,
     evaluation_data,
     files,
@@ -39,12 +41,12 @@ from weaklink.collector.rows import (
 from weaklink.collector.rows.observation import Observation
 
 _BOUNDARIES = (
+    aligned,  # before the pairing of rows, of which it names one cause with its line
     task,
     data,
     pairing,
     leak,
     files,
-    aligned,
     several_processes,
     objective,
     supervision,
@@ -59,7 +61,9 @@ _BOUNDARIES = (
     shared,
     isolation,
     update,
+    direction,
     beginning,
+    changes,
     declared_movement,
     clipping,
     returned,

@@ -26,7 +26,8 @@ def _views(run: Observation, record: AlignmentRecord) -> list[Row]:
     return [
         Row(
             id="TASK/views",
-            status="suspected" if broken else "evidence",
+            status="fail" if broken else "evidence",
+            basis="controlled" if broken else None,
             text=f"labels repeat as {labels} in every batch; the nearest neighbour of {found.nearest} of {found.rows} "
             f"rows is the one of {inputs}, of {found.as_labelled} the one of {labels}",
             values={"nearest": found.nearest, "as_labelled": found.as_labelled, "rows": found.rows},
@@ -48,10 +49,18 @@ def _mirrored(run: Observation, record: AlignmentRecord) -> list[Row]:
     return [
         Row(
             id="TASK/mirrored",
-            status="suspected" if broken else "evidence",
+            # Some rows turned and others not: a task of turning images turns them all, and is no fault.
+            status="fail" if broken else "evidence",
+            basis="controlled" if broken else None,
             text=f"{found.turned} of {found.rows} targets lie on their image's edges only when turned {found.turn}; "
-            f"the next best turn would do so for {found.otherwise}",
-            values={"turned": found.turned, "otherwise": found.otherwise, "rows": found.rows},
+            f"the next best turn would do so for {found.otherwise}; "
+            f"{found.standing} lie best as they stand",
+            values={
+                "turned": found.turned,
+                "otherwise": found.otherwise,
+                "standing": found.standing,
+                "rows": found.rows,
+            },
             where=[*lines, *_site(record)][:3] if broken else [],
             step=1 if broken else None,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weaklink.collector.close_up.records import CloseUpRecord
 from weaklink.collector.evidence import Row
+from weaklink.collector.rows.changes import thawed
 from weaklink.collector.rows.observation import Observation, names
 from weaklink.collector.watching.parameters import ParameterEntry
 from weaklink.collector.watching.tape import CutSample
@@ -73,6 +74,9 @@ def _reached(run: Observation) -> Row:
         text += f"; the path ends at {', '.join(cut.site.place for cut in cuts[:3])}"
     if unused:
         text += f"; in no number that a loss is made of: {names(unused)}"
+    late = thawed(run, still)
+    if late is not None:
+        text += f"; made trainable after step {late.step}"
     # A system was handed over to be trained, and a call that stands in it keeps the loss from what it was given.
     proven = run.given and cut_off
     # In a script the optimizer of a later stage may not have stepped where it was looked at.

@@ -73,9 +73,13 @@ def _dropout(run: Observation) -> Row:
         "differs": found["differs"],
         "single_passes": record.single_passes,
     }
-    # Averaging many forwards of one input is what dropout is left on for (Gal and Ghahramani, 2016).
-    if not proven or not record.single_passes or not where or found["denoises"]:
-        text = f"drops in eval mode: {shown}" + ("" if record.single_passes else "; each input is shown several times")
+    # Averaging many forwards of one input is what dropout is left on for (Gal and Ghahramani, 2016), and who switches
+    # it on in so many words wants it: a generator's noise.
+    averaged = bool(record.averaged_passes) or not record.single_passes
+    asked = all(call["asked"] for call in calls)
+    if not proven or averaged or asked or not where or found["denoises"]:
+        text = f"drops in eval mode: {shown}" + ("; inputs are shown several times" if averaged else "")
+        text += "; the call says training=True" if asked else ""
         return Row(id=row_id, status="evidence", text=text, values=numbers, where=where)
     return Row(
         id=row_id,
@@ -214,7 +218,8 @@ def _stayed_behind(found: dict[str, Any], means: dict[str, float]) -> bool:
     learned = all(loss < best for loss, best in zip(trained, found["constant"], strict=True))
     worse = all(loss > best for loss, best in zip(evaluated, trained, strict=True)) and min(evaluated) > max(trained)
     nearer = means["initial"] - means["evaluated"] < means["evaluated"] - means["trained"]
-    return learned and worse and nearer and 2 * found["distance"] > found["moved"]
+    # A slow average of the trained weights is on its way in a short run: it has come nearer to them than they began.
+    return learned and worse and nearer and found["distance"] >= found["moved"]
 
 
 def _is_evaluated_alone(run: Observation, record: ForwardsRecord) -> bool:

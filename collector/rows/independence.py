@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from weaklink.collector.evidence import Row
 from weaklink.collector.looking.places import sites
 from weaklink.collector.rows.observation import Observation
+from weaklink.collector.watching.data import DataRecord
 from weaklink.collector.watching.forwards import ForwardsRecord
 
 ID = "OBJECTIVE/independence"
@@ -47,7 +50,7 @@ def _by_look(run: Observation, values: dict[str, Any]) -> Row:
     elsewhere = [(row, there) for row, there in single if row != there]
     # One row moves another one and nothing else, each a different one: an order, and not the one the targets have.
     permuted = len(single) == len(changed) and len({there for _, there in single}) == len(single)
-    if permuted and elsewhere and values["paired"]:
+    if permuted and elsewhere and values["paired"] and _has_batches(run):
         row, there = elsewhere[0]
         record = run.record(ForwardsRecord)
         return Row(
@@ -68,4 +71,15 @@ def _by_look(run: Observation, values: dict[str, Any]) -> Row:
         status="evidence",
         text=f"{len(changed)} of {rows} rows were changed, one at a time: {others} of them moved other rows",
         values={**numbers, "moved_others": others},
+    )
+
+
+def _has_batches(run: Observation) -> bool:
+    """Whether it was trained on different rows: of one graph's nodes, all there at every step, each may hear one."""
+    trained = run.record(DataRecord).trained()
+    chunks = trained.alike() if trained is not None else []
+    return any(
+        not torch.equal(one, other)
+        for chunk in chunks[1:]
+        for one, other in zip(chunks[0].inputs, chunk.inputs, strict=True)
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from weaklink.collector.evidence import Row, Site
+from weaklink.collector.rows.changes import thaw_sites, thawed_and_left_out
+from weaklink.collector.rows.left_out import excluding_settings
 from weaklink.collector.rows.observation import Observation, names
 from weaklink.collector.watching.optimizers import OptimizerEntry
 from weaklink.collector.watching.parameters import ParameterEntry
@@ -55,7 +57,9 @@ def _owned(run: Observation) -> Row:
     # Declared to be trained, and in no optimizer: whatever the reason, that contradicts the declaration.
     declared = bool(missing and run.declared.expected and not proven)
     # Where the script hands gradients over by itself, what a loss reaches are copies that no optimizer need hold.
-    asked = "evidence" if run.trains_by_hand() else "suspected"
+    # A whole model that only ever ran in eval mode and that no optimizer knows is held against, not trained.
+    resting = all(_rests(run, entry) for entry in missing)
+    asked = "evidence" if run.trains_by_hand() or resting else "suspected"
     status = "pass" if not missing else "fail" if proven or declared else asked
     return Row(
         id="OWNERSHIP/owned",
@@ -68,27 +72,35 @@ def _owned(run: Observation) -> Row:
     )
 
 
+def _rests(run: Observation, entry: ParameterEntry) -> bool:
+    """Whether its whole model was in eval mode at each sampled call, and is in no optimizer."""
+    modes = {call.training for window in run.tape.windows for call in window.forwards if call.root == entry.root}
+    return modes == {False} and entry.root not in run.trained_roots
+
+
 def missing_by_accident(run: Observation) -> list[ParameterEntry]:
     """Unowned learning parameters whose absence from every optimizer is beyond doubt no intent."""
     return [entry for entry in run.unowned() if _proven(run, entry)]
 
 
 def _proven(run: Observation, entry: ParameterEntry) -> bool:
-    """Missing by accident beyond doubt: it took a held tensor's place, it came after the optimizer of its own model, or
-    the optimizers hold nothing that learns.
+    """Missing by accident beyond doubt: it took a held tensor's place, it came after the optimizer of its own model, it
+    was made trainable in the middle of the training, or the optimizers hold nothing that learns.
 
     A parameter that existed when the optimizer was built may have been left out on purpose (only a head is trained, a
     loss network is not): that is suspected at most.
     """
-    if run.namesakes(entry) or run.trains_nothing():
+    if run.namesakes(entry) or run.trains_nothing() or thawed_and_left_out(run, entry):
         return True
     after = [o for o in run.optimizers if entry.order is not None and o.order < entry.order]
     return bool(after) and len(after) == len(run.optimizers) and entry.root in run.trained_roots
 
 
 def _sites(run: Observation, missing: list[ParameterEntry]) -> list[Site]:
-    """Most likely first: the optimizer that was built too early, then where the missing parameters were made."""
-    found: list[Site] = []
+    """Most likely first: settings that leave out these and no others, or the lines that froze and thawed them, the
+    optimizer that was built too early, then where the missing parameters were made.
+    """
+    found: list[Site] = [*excluding_settings(run, missing)[:1], *thaw_sites(run, missing)]
     for entry in missing[:6]:
         builder = _builder(run, entry)
         made_by = _after(entry.created_by, entry, builder)

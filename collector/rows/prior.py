@@ -10,7 +10,7 @@ from weaklink.collector.watching.prior import PriorRecord
 
 # Counts in the order of their size, where the order of the classes was wanted.
 _BY_SIZE = r"\.most_common\(|\.value_counts\("
-_COUNTED = r"\bclass_?(counts|weights|freq\w*|prior\w*)\b"
+_COUNTED = r"\bclass_?(counts|freq\w*|prior\w*)\b|\bbincount\(|\bCounter\(|return_counts\s*=\s*True"
 
 
 def rows(run: Observation) -> list[Row]:
@@ -26,12 +26,12 @@ def rows(run: Observation) -> list[Row]:
     text = f"{name} as a power of the counts of {fit.classes} classes in {fit.rows} targets"
     values: dict[str, Value] = {"classes": fit.classes, "targets": fit.rows}
     values |= {"chance": fit.as_it_stands, "sorted": fit.when_sorted}
-    if not fit.misplaced:
-        # Weights may be anybody's choice: nothing says that they come from counts.
-        return [Row(id="OBJECTIVE/prior", status="evidence", text=text, values=values)]
     files = run.record(FilesRecord)
     lines = lines_with(files, _BY_SIZE, "counted in the order of size")
     lines = lines or lines_with(files, _COUNTED, "classes counted")
+    if not fit.misplaced or not lines:
+        # Weights may be anybody's choice, costs of a mistake: where nothing is counted they do not come from counts.
+        return [Row(id="OBJECTIVE/prior", status="evidence", text=text, values=values)]
     where = [*lines[:2], *([record.site] if record.site is not None else [])]
     text = f"{text} fits only when both are sorted: it stands in another order than the classes"
     return [Row(id="OBJECTIVE/prior", status="suspected", text=text, values=values, where=where, step=1)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from weaklink.collector.evidence import Row
 from weaklink.collector.rows.observation import Observation
 from weaklink.collector.watching.loss_graph import LossFindings
@@ -20,9 +22,11 @@ def rows(run: Observation) -> list[Row]:
     _, last = seen[-1]
     site = next((one.site for _, one in seen if one.site), None)
     other = next((one.other for _, one in seen if one.other), None)
-    late = [(step, one) for step, one in seen if step >= FIRST_STEP][-SAMPLES_FOR_STILL:]
+    settled = [(step, one) for step, one in seen if step >= FIRST_STEP]
+    late = settled[-SAMPLES_FOR_STILL:]
     # Weights are chosen; where they let the model learn, nobody can say that this one was not.
-    still = len(late) == SAMPLES_FOR_STILL and all(one.error >= one.constant for _, one in late)
+    falling = all(now.error < before.error for (_, before), (_, now) in pairwise(settled))
+    still = len(late) == SAMPLES_FOR_STILL and not falling and all(one.error >= one.constant for _, one in late)
     text = (
         f"the {last.kind} is averaged over {last.averaged} elements of an example, the divergence beside it is summed "
         f"over {last.summed}: the first weighs {last.averaged} times less than its sum would"

@@ -13,10 +13,13 @@ from weaklink.collector.watching.files import FilesRecord
 from weaklink.collector.watching.forwards import ForwardsRecord
 from weaklink.collector.watching.parameters import ParameterEntry
 from weaklink.collector.watching.precision import PrecisionRecord
+from weaklink.collector.watching.schedule import ScheduleRecord
 from weaklink.collector.watching.tape import BackwardSample, StepSample
 
 # A loss is said to have ended above its beginning when each of so many last ones is above the first.
 LAST_LOSSES = 10
+# Of sampled losses, first and last ones that are held against each other.
+SAMPLES_COMPARED = 3
 
 
 def rows(run: Observation) -> list[Row]:
@@ -125,6 +128,9 @@ def _rate(run: Observation) -> Row:
         text += ", where a schedule holds it now"
     if run.tape.scheduler_steps:
         text += f", {run.tape.scheduler_steps} scheduler steps"
+    if at_rest := _groups_at_zero(run):
+        # A way to freeze a part, as good as any other: what was declared to be trained is judged in UPDATE/declared.
+        text += f"; zero at every step in {', '.join(at_rest[:3])}"
     built = [o.built for o in run.optimizers[:1] if o.built]
     scheduled = [run.tape.scheduler_site] if run.tape.scheduler_site else []
     if not zero and (small := _far_too_small(run, text)) is not None:
@@ -145,6 +151,16 @@ def _rate(run: Observation) -> Row:
     )
 
 
+def _groups_at_zero(run: Observation) -> list[str]:
+    """Groups whose rate was zero at every step, of optimizers whose other groups had one."""
+    found: list[str] = []
+    for serial, rates in run.record(ScheduleRecord).optimizers.items():
+        still = [number for number, group in enumerate(rates.groups) if group.highest == 0.0 == group.first]
+        if len(still) < len(rates.groups):
+            found += [f"group {number} of {run.optimizers[serial].class_name}" for number in still]
+    return found
+
+
 def _far_too_small(run: Observation, text: str) -> Row | None:
     """The run never did better than a constant output, nor does a pinned batch at its own rate; at 100 times it does.
 
@@ -155,6 +171,8 @@ def _far_too_small(run: Observation, text: str) -> Row | None:
     later = seen[len(seen) // 2 :]
     if look is None or len(seen) < 3 or not all(loss >= constant for _, loss, constant in later):
         return None
+    if _comes_down([loss for _, loss, _ in seen]):
+        return None  # it learns: slowly, or not for long yet
     cured = next(((float(factor), below) for factor, below in look["fits"].items() if below is not None), None)
     if cured is None or not cured[0] > 1.0 or run.tape.steps < cured[1] or run.tape.highest_rate > look["declared"]:
         return None
@@ -167,6 +185,12 @@ def _far_too_small(run: Observation, text: str) -> Row | None:
         values={"declared": look["declared"], "factor": cured[0], "highest": run.tape.highest_rate},
         where=[*built, *run.record(FilesRecord).configuration()[:1]],
     )
+
+
+def _comes_down(losses: list[float]) -> bool:
+    """Whether each of the last sampled losses is below each of the first ones."""
+    first, last = losses[:SAMPLES_COMPARED], losses[-SAMPLES_COMPARED:]
+    return len(losses) >= 2 * SAMPLES_COMPARED and max(last) < min(first)
 
 
 def _held_at_zero(run: Observation) -> bool:

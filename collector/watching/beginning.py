@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 LOOK = "beginning"
 # So many first steps, one batch each, are kept; of an optimizer's state so many bytes.
 FIRST_STEPS = 5
+# Where a state was loaded, the look is put off to one of these steps: then there are batches that it has not seen.
+LATER_STEPS = (20, 50)
 STATE_BYTES = 64 * 1024 * 1024
 KEPT_LOADS = 4
 
@@ -95,24 +97,31 @@ class BeginningPart(Part):
 
     def step_ended(self, optimizer: Optimizer, entry: OptimizerEntry, sample: StepSample | None) -> None:
         """After the first steps, all of one optimizer and of one batch each, hold a look."""
-        if self._given_up or self.tape.steps > FIRST_STEPS:
+        steps = self.tape.steps
+        if self._given_up or (steps > FIRST_STEPS and (steps not in LATER_STEPS or not self._state)):
             return
         self._given_up = self._optimizer is None or self._optimizer() is not optimizer
-        if self._given_up or self.tape.steps < FIRST_STEPS or not self.watcher.looks.allowed:
+        if self._given_up or steps < FIRST_STEPS or not self.watcher.looks.allowed:
             return
         self._hold(optimizer)
-        self._state = {}
+        self._given_up = not self._state or steps >= LATER_STEPS[-1]
+        if self._given_up:
+            self._state = {}
 
     def _hold(self, optimizer: Optimizer) -> None:
         forwards = next((part for part in self.watcher.parts if isinstance(part, Forwards)), None)
         kept = forwards.first_batches() if forwards is not None else None
         seen = self.tape.record(ForwardsRecord).losses
-        if kept is None or [step for step, _, _ in seen] != list(range(1, FIRST_STEPS + 1)):
+        first = seen[:FIRST_STEPS]
+        if kept is None or [step for step, _, _ in first] != list(range(1, FIRST_STEPS + 1)):
             return
         model, batches, initial = kept
-        if len(batches) != FIRST_STEPS or not self._steps_on(seen) or isinstance(optimizer, torch.optim.LBFGS):
+        if len(batches) != len(seen) or not self._steps_on(first) or isinstance(optimizer, torch.optim.LBFGS):
             return
-        beginning = Beginning(batches, [loss for _, loss, _ in seen], initial, self._rates, self._state)
+        later = zip(batches[FIRST_STEPS:], seen[FIRST_STEPS:], strict=True)
+        unseen = {step: (batch, loss) for batch, (step, loss, _) in later}
+        losses = [loss for _, loss, _ in first]
+        beginning = Beginning(batches[:FIRST_STEPS], losses, initial, self._rates, self._state, unseen)
         self.watcher.looks.hold(LOOK, lambda: look_at_beginning(model, optimizer, beginning))
 
     def _steps_on(self, seen: list[tuple[int, float, float]]) -> bool:

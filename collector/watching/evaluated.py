@@ -7,25 +7,30 @@ the loss that took them, and the moment is kept for a look: the model of the las
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from weaklink.collector.evaluating.look import LOOK, EvaluationLook
+from weaklink.collector.evaluating.look import LOOK, EvaluationLook, Trained
 from weaklink.collector.evidence import Site
 from weaklink.collector.tensors import tensors_in
 from weaklink.collector.watching.data import DataRecord
 from weaklink.collector.watching.datasets import DatasetDifference, differences
-from weaklink.collector.watching.pairs import Chunk, Pairs
+from weaklink.collector.watching.pairs import Chunk, Pairs, host_copy
 from weaklink.collector.watching.part import RootCall
+from weaklink.collector.watching.stages import STAGES, StagesRecord
 from weaklink.collector.watching.targets import rows_of_target
 
 if TYPE_CHECKING:
     from weaklink.collector.watching.loss_calls import CalledLoss
     from weaklink.collector.watching.watcher import Watcher
 
+# How training answered lately: the last sampled calls of a loss, and rows of each.
+TRAINED_CALLS = 4
+TRAINED_ROWS = 128
 _PLAIN = (type(None), bool, int, float, str)
 
 
@@ -79,6 +84,7 @@ class EvaluationReader:
         self._data = watcher.tape.record(DataRecord)
         self._last: _Answered | None = None
         self._compared = False
+        self._trained: deque[Trained] = deque(maxlen=TRAINED_CALLS)
 
     def root_called(self, call: RootCall) -> None:
         """A model answered without gradients."""
@@ -111,6 +117,13 @@ class EvaluationReader:
         if not same or last.number in self._record.by_loss:
             return
         self._scores(last, loss.target, "loss called in evaluation")
+
+    def trained(self, loss: CalledLoss) -> None:
+        """A loss was called in a sampled training step: how training itself answers now."""
+        rows = min(len(loss.target), TRAINED_ROWS) if loss.target.dim() else 0
+        if rows and loss.scores.dim() and len(loss.scores) == len(loss.target):
+            scores, target = host_copy(loss.scores, rows), host_copy(loss.target, rows)
+            self._trained.append(Trained(self._watcher.tape.steps + 1, scores, target))
 
     def compared(self, one: Tensor, other: Tensor) -> None:
         """Two tensors were compared: where one is the largest class of the last answer, the other is its target.
@@ -173,7 +186,14 @@ class EvaluationReader:
         certain |= newest is not None and any(loader.target_path is not None for loader in self._data.loaders)
         chunks = [chunk for chunk in groups if chunk.loader == newest]
         beside = [chunk for chunk in groups if chunk.loader != newest and not self._trains(chunk)]
-        look = EvaluationLook(module, last.template, train.chunks, chunks, certain, beside)
+        # A stage that begins anew (a head for another task, an adapter) may number and prepare everything otherwise.
+        stages = self._watcher.tape.record(StagesRecord).steps
+        if len(stages) >= STAGES:
+            return  # later ones are not told apart
+        begun = stages[-1] if stages else 1
+        trained = [chunk for chunk in train.chunks if chunk.step >= begun]
+        lately = [one for one in self._trained if one.step >= begun]
+        look = EvaluationLook(module, last.template, trained, chunks, certain, lately, beside)
         self._watcher.looks.hold(LOOK, look)
 
     def _trains(self, chunk: Chunk) -> bool:

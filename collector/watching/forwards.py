@@ -7,7 +7,7 @@ them; the looks themselves are in `collector/looking/`, in a copy of the process
 from __future__ import annotations
 
 import weakref
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +48,8 @@ class ForwardsRecord:
 
     Attributes:
         evaluations: Evaluation passes seen: runs of calls without gradients or in eval mode, with no step between.
-        single_passes: Those in which no input was shown twice in eval mode.
+        single_passes: Those in which no input was shown twice in eval mode; `averaged_passes` those in which one
+            was shown three times and more: twice may be two evaluations at one moment.
         call_sites: Where each root was called, by its serial number, and the arguments with "mask" in their name that
             its forward takes and was not given.
         evaluation_site: Where the trained model was last evaluated; `other_site`: where one was of which no training
@@ -61,6 +62,7 @@ class ForwardsRecord:
 
     evaluations: int = 0
     single_passes: int = 0
+    averaged_passes: int = 0
     call_sites: dict[int, Site] = field(default_factory=dict)
     masks: dict[int, list[str]] = field(default_factory=dict)
     evaluation_site: Site | None = None
@@ -100,9 +102,8 @@ class Forwards(Part):
         self._refs: dict[int, weakref.ref[nn.Module]] = {}
         self._tries: dict[str, int] = {}
         self._pass: tuple[int, int] | None = None
-        self._shown: set[int] = set()
+        self._shown: Counter[int] = Counter()
         self._seen: set[int] = set()
-        self._repeated = False
         self._fit_asked = False
         self._pending: tuple[weakref.ref[nn.Module], TrainingBatch] | None = None
 
@@ -159,9 +160,7 @@ class Forwards(Part):
             record.evaluations += 1
             self._seen = set()
         if not call.module.training and len(self._shown) < INPUTS_TOLD_APART:
-            key = _glance(call.args, call.kwargs)
-            self._repeated |= key in self._shown
-            self._shown.add(key)
+            self._shown[_glance(call.args, call.kwargs)] += 1
         if serial in self._seen:
             return
         self._seen.add(serial)
@@ -181,9 +180,11 @@ class Forwards(Part):
         self.watcher.looks.hold(name, lambda: look_at_evaluation(model, args, kwargs, trained, places))
 
     def _end_pass(self) -> None:
-        if self._pass is not None and self._shown and not self._repeated:
-            self._record.single_passes += 1
-        self._shown, self._repeated = set(), False
+        if self._pass is not None and self._shown:
+            most = max(self._shown.values())
+            self._record.single_passes += most == 1
+            self._record.averaged_passes += most > 2
+        self._shown = Counter()
 
     def _trained(self, call: RootCall) -> Trained | None:
         """The trained model that this one is, or whose layout it has."""

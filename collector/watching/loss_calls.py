@@ -115,6 +115,7 @@ class LossCalls(Part):
         loss = CalledLoss(name, scores, target, weight, ignored)
         if graded:
             self._supervision.called(loss)
+            self._evaluation.trained(loss)
             self._prior.called(loss)
         else:
             self._evaluation.called(loss)

@@ -40,6 +40,8 @@ class Movement:
         self._borrowed: dict[int, Tensor] = {}
         self._gradients: dict[int, Tensor] = {}
         self._counted: set[int] = set()
+        # Inner product of the last counted step's movement and its gradient: above zero, the step went uphill.
+        self.along: float | None = None
 
     def borrow(self, copies: dict[int, Tensor]) -> None:
         """Use these copies (by `id` of the parameter) for the first step, instead of making a second set."""
@@ -119,6 +121,7 @@ class Movement:
         """
         gradients, self._gradients = self._gradients, {}
         counts: list[Tensor] = []
+        along: list[Tensor] = []
         with torch.no_grad():
             for serial, gradient in gradients.items():
                 ref, copy = self._before[serial]
@@ -129,8 +132,11 @@ class Movement:
                 now, copy, gradient = (_first_entries(tensor) for tensor in (now, copy, gradient))
                 live = gradient != 0
                 counts.append(torch.stack([((now == copy) & live).sum(), live.sum()]))
+                along.append(_inner(now, copy, gradient))
+        self.along = None
         if not counts:
             return None
+        self.along = float(torch.stack([value.to(along[0].device) for value in along]).sum())
         still, total = torch.stack([count.to(counts[0].device) for count in counts]).sum(dim=0).tolist()
         return int(still), int(total)
 
@@ -198,6 +204,12 @@ class Movement:
             # The script may have moved its model since, `model.cpu()` at the end being the usual way.
             lengths = norms([now.to(first.device) - first for _, now, first in pairs])
         return {serial: length for (serial, _, _), length in zip(pairs, lengths, strict=True)}
+
+
+def _inner(now: Tensor, before: Tensor, gradient: Tensor) -> Tensor:
+    """Movement times gradient, summed; in float32 at least."""
+    wide = torch.promote_types(gradient.dtype, torch.float32)
+    return ((now.to(wide) - before.to(wide)) * gradient.to(wide)).real.sum().float()
 
 
 def _first_entries(tensor: Tensor) -> Tensor:

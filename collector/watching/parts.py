@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from weaklink.collector.close_up.part import CloseUp
 from weaklink.collector.watching.aligned import AlignmentPart
 from weaklink.collector.watching.beginning import BeginningPart
+from weaklink.collector.watching.changes import ChangesPart
 from weaklink.collector.watching.compared import ComparedPart
 from weaklink.collector.watching.data import DataPart
 from weaklink.collector.watching.dead_gradients import DeadGradients
+from weaklink.collector.watching.direction import DirectionPart
 from weaklink.collector.watching.files import FileReader
 from weaklink.collector.watching.forwards import Forwards
 from weaklink.collector.watching.intent import IntentPart
@@ -57,6 +59,8 @@ def make_parts(watcher: Watcher) -> list[Part]:
         IsolationPart,
         Forwards,
         BeginningPart,
+        ChangesPart,
+        DirectionPart,
     )
     if watcher.settings.close_up_at:
         # A rerun that exists for the close-up: the other parts have seen the run itself, and now only take the looks.

@@ -67,6 +67,9 @@ def read_term_scales(root: Any, code: UserCode) -> TermScales | None:
     averaged = outputs.numel() // rows
     if averaged < 2 or latent < 2:
         return None
+    weight = {id(node): abs(factor) for factor, node in terms}
+    if weight[id(others[0])] * averaged <= weight[id(errors[0])]:
+        return None  # the divergence is scaled down by as much
     error, constant = _errors(name_of(errors[0]), outputs, targets)
     site = site_of(errors[0], code, f"averaged over {averaged} elements of an example")
     other = site_of(others[0], code, f"summed over {latent} elements of an example")

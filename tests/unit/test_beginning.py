@@ -81,6 +81,15 @@ def test_a_state_of_another_run_fails_by_the_same_steps_without_it(tmp_path):
     assert line_of(HEAD + FOREIGN_STATE, "# here") in [site.line for site in state.where]
 
 
+def test_a_state_that_only_slows_the_run_down_is_suspected(tmp_path):
+    slow = (
+        FOREIGN_STATE.replace("1e4", "1e-1")
+        .replace("40 *", "0.1 *")
+        .replace("fit(model, optimizer)", "fit(model, optimizer, 60)")
+    )
+    assert row(found(slow, tmp_path), "UPDATE/state").status in ("fail", "suspected")
+
+
 def test_without_looks_a_loaded_state_is_only_described(tmp_path):
     state = row(observe_code(HEAD + FOREIGN_STATE, tmp_path), "UPDATE/state")
     assert state.status == "evidence"
@@ -135,7 +144,9 @@ RESUMED_AT_A_TINY_RATE = HEALTHY["resumed"].replace(
     "fit(model, optimizer)", "optimizer.param_groups[0]['lr'] = 1e-6\nfit(model, optimizer)"
 )
 HEALTHY["resumed_at_the_end_of_a_schedule"] = RESUMED_AT_A_TINY_RATE
-HEALTHY["resumed_in_noise"] = HEALTHY["resumed"].replace("def earlier", "labels[::2] = torch.randint(0, 6, (300,))\ndef earlier")
+HEALTHY["resumed_in_noise"] = HEALTHY["resumed"].replace(
+    "def earlier", "labels[::2] = torch.randint(0, 6, (300,))\ndef earlier"
+)
 HEALTHY["resumed_after_gradients_that_were_large_at_first"] = HEALTHY["resumed"].replace(
     "earlier()\nsaved", "earlier()\nfor s in optimizer.state.values():\n    s['exp_avg_sq'].mul_(100)\nsaved"
 )

@@ -55,6 +55,7 @@ for _ in range(6):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
+    tokens, lengths, targets = tokens.roll(1, 0), lengths.roll(1), targets.roll(1)
 """
 
 
