@@ -95,7 +95,7 @@ def _lend_cut(result: Evidence, close: Evidence) -> None:
     mine, theirs = result.row("DEPENDENCY/reached"), close.row("DEPENDENCY/reached")
     if mine is None or theirs is None or mine.status not in _DIVERGING:
         return
-    if mine.status == "suspected" and _names(mine, "owned") <= _names(theirs, "unused"):
+    if mine.status == "suspected" and set() < _names(mine, "owned") <= _names(theirs, "unused"):
         mine.status, mine.where, mine.text = "evidence", theirs.where, theirs.text
     same = mine.values.get("missed") == theirs.values.get("missed")
     if same and mine.status in _DIVERGING and theirs.status in _DIVERGING:

@@ -106,6 +106,21 @@ CAUSES: dict[str, tuple[tuple[MechanismFamily, str], ...]] = {
         ),
         ("other", "These targets are left out on purpose, and the evaluation counts them all the same."),
     ),
+    "TASK/values": (
+        (
+            "label_convention",
+            "The targets are written in another convention than this loss has: 0 and 1 for -1 and 1, 255 for 1.",
+        ),
+        ("other", "These targets are meant to contribute nothing, or a slope without end."),
+    ),
+    "OBJECTIVE/axes": (
+        ("shape_misread", "The scores are reshaped where their dimensions should be exchanged."),
+        ("other", "The scores are laid out that way on purpose."),
+    ),
+    "OBJECTIVE/sequence_axis": (
+        ("shape_misread", "The layers take the rows of the batch for the steps of a sequence: batch_first is not set."),
+        ("other", "The examples of a batch are meant to hear each other."),
+    ),
     "OBJECTIVE/mode": (
         ("wrong_mode_in_training", "The model was left in eval mode, so dropout and normalisation do not train."),
         ("other", "The mode is intended: statistics are kept fixed on purpose."),
@@ -255,6 +270,33 @@ CAUSES: dict[str, tuple[tuple[MechanismFamily, str], ...]] = {
         ("signal_vanishes", "Each layer passes on less of what tells the examples apart, until nothing is left."),
         ("initial_weights_wrong", "The initial weights are too small for the depth of the network."),
     ),
+    "UPDATE/restored": (
+        (
+            "update_lost",
+            "The weights that are put back were never copied: they have followed every step, and nothing is put back.",
+        ),
+        ("other", "The state is loaded for another reason, and the weights are meant to stay as they are."),
+    ),
+    "EVALUATION/restored": (
+        (
+            "wrong_weights_evaluated",
+            "What is evaluated are not the weights that were meant to be loaded: these were never copied, or their "
+            "names match none of the model's.",
+        ),
+        ("other", "The weights are meant to stay as they are."),
+    ),
+    "EVALUATION/mode": (
+        ("evaluation_mismatch", "The model is evaluated in train mode, by the statistics of each evaluated batch."),
+        ("other", "The batch's own statistics are part of the evaluated method."),
+    ),
+    "EVALUATION/metric": (
+        (
+            "metric_wrong",
+            "The score compares answers and targets that do not belong together: shapes that broadcast, "
+            "or the largest entry along the wrong dimension.",
+        ),
+        ("other", "Every answer is meant to be compared with every target."),
+    ),
     "EVALUATION/dropout": (
         ("evaluation_mismatch", "A functional dropout does not know the model's mode: it drops in evaluation too."),
         ("other", "Dropout is left on in evaluation on purpose, to average over many forwards."),
@@ -311,7 +353,10 @@ CAUSES: dict[str, tuple[tuple[MechanismFamily, str], ...]] = {
         ("step_before_backward", "The step comes where no gradient is: before backward, or after it was cleared."),
     ),
     "UPDATE/direction": (
-        ("wrong_term_or_sign", "The optimizer climbs a loss that is meant to fall: maximize=True, a negative rate, a sign."),
+        (
+            "wrong_term_or_sign",
+            "The optimizer climbs a loss that is meant to fall: maximize=True, a negative rate, a sign.",
+        ),
         ("rate_wrong", "The rate has the wrong sign."),
     ),
     "UPDATE/state": (
@@ -323,7 +368,7 @@ CAUSES: dict[str, tuple[tuple[MechanismFamily, str], ...]] = {
         ("rate_wrong", "The rate that belongs to this state is another one."),
     ),
     "UPDATE/scale": (
-        ("rate_wrong", "The learning rate is too large: its steps outgrow the parameters, or kill the units they move."),
+        ("rate_wrong", "The learning rate is too large: its steps outgrow the parameters, or kill units for good."),
         ("optimizer_state_wrong", "The optimizer's state multiplies the step."),
     ),
     "EVALUATION/inputs": (
@@ -346,6 +391,13 @@ QUESTIONS: dict[str, str] = {
     "UPDATE/schedule": "What was the schedule meant to count: steps, micro-batches or epochs?",
     "UPDATE/resolution": "Are the parameters meant to be kept in a 16-bit type?",
     "UPDATE/returned": "What is meant to be written back into the parameters, and when?",
+    "TASK/values": "Which numbers does this loss expect for its targets?",
+    "OBJECTIVE/axes": "Which dimension of the model's output holds the classes?",
+    "OBJECTIVE/sequence_axis": "Which dimension of this layer's input are its steps?",
+    "UPDATE/restored": "Which moment's weights were meant to be put back?",
+    "EVALUATION/restored": "Which weights were meant to be evaluated?",
+    "EVALUATION/mode": "Is the model meant to be evaluated by the statistics of each batch?",
+    "EVALUATION/metric": "Which answer belongs to which target?",
     "TASK/replicas": "Which part of the data is each rank meant to see?",
     "TASK/epoch_order": "Is every epoch meant to see the data in one order?",
     "GRADIENT/replicas": "Where should the gradients of the ranks be brought together?",
@@ -418,7 +470,9 @@ REPAIRS: dict[str, Repair] = {
     "UPDATE/resolution": Repair(
         text="Keep the parameters in float32 and use autocast for the forward.", kind="precision"
     ),
-    "UPDATE/direction": Repair(text="Let the optimizer minimize: no maximize=True, a rate above zero.", kind="objective"),
+    "UPDATE/direction": Repair(
+        text="Let the optimizer minimize: no maximize=True, a rate above zero.", kind="objective"
+    ),
     "UPDATE/state": Repair(
         text="Let the optimizer begin without that state, or load the one that this run saved.", kind="wiring"
     ),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from weaklink.collector.evaluating.inputs import Preparation, moments, outside, preparations
 from weaklink.collector.evaluating.labels import CLASS_LIMIT, renumbered, renumbering
 from weaklink.collector.evaluating.scoring import CHANCE, Caller, Comparison, compare, predicted, row_scores, sign_test
+from weaklink.collector.watching.context import mode_matters
 from weaklink.collector.watching.pairs import Chunk
 
 LOOK = "evaluated pairs"
@@ -78,7 +79,37 @@ class EvaluationLook:
         if labels.get("explains"):
             labels["explains"] = not self._fits_as_it_is(caller, evaluation, labels["map"])
         labels.pop("map", None)
-        return values | {"inputs": inputs, "labels": labels}
+        mode = self._mode(caller, train, evaluation, own, float(known.mean()))
+        return values | {"inputs": inputs, "labels": labels, "mode": mode}
+
+    def _mode(
+        self, caller: Caller, train: list[Chunk], evaluation: list[Chunk], own: Tensor, trained: float
+    ) -> dict[str, Any]:
+        """An evaluation in train mode, answered in eval mode. Taken last: running statistics are taken anew.
+
+        Those of the model have seen the evaluated rows by now, in train mode.
+        """
+        switched = sorted({type(module).__name__ for module in self.module.modules() if _is_switched_on(module)})
+        if not self.module.training or not switched:
+            return {}
+        for chunk in train:
+            caller.outputs(chunk.inputs)
+        modes = [(module, module.training) for module in self.module.modules()]
+        self.module.eval()
+        other = _scores([(caller.outputs(chunk.inputs), _target(chunk)) for chunk in evaluation])
+        for module, training in modes:
+            module.training = training
+        if other is None:
+            return {}
+        comparison = compare(own, other)
+        explains = comparison.chance < CHANCE and comparison.closes_gap_to(trained)
+        return {
+            "modules": switched,
+            "score": comparison.other,
+            "better": comparison.better,
+            "worse": comparison.worse,
+            "explains": explains and self._still_answers(trained, comparison.own, {}),
+        }
 
     def _still_answers(self, trained: float, own: float, labels: dict[str, Any]) -> bool:
         """Whether training's last answers were like those to the kept pairs, and in training's own numbers.
@@ -176,6 +207,10 @@ class EvaluationLook:
             if _is_worse(compare(own, other)):
                 return True
         return False
+
+
+def _is_switched_on(module: nn.Module) -> bool:
+    return module.training and mode_matters(module)
 
 
 def _right(guess: Tensor, target: Tensor, rows: Tensor) -> Tensor:

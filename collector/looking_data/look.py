@@ -55,7 +55,7 @@ def _find(sources: list[Source], loader: LoaderEntry | None, chunk: Chunk) -> di
     if source is None:
         return {"kind": None}
     sources.append(source)
-    return {"kind": source.kind, "rows": len(source.numbers), "total": source.total}
+    return {"kind": source.kind, "rows": len(source.numbers), "total": source.total, "in_order": source.in_order}
 
 
 def _guarded(part: Callable[[], dict[str, Any]]) -> dict[str, Any]:

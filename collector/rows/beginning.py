@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 
-from weaklink.collector.evidence import Row, Site
+from weaklink.collector.evidence import Row, Site, Value
 from weaklink.collector.looking.beginning import fitted
 from weaklink.collector.rows.observation import Observation
 from weaklink.collector.watching.beginning import LOOK, BeginningRecord, LoadedState
@@ -88,7 +88,7 @@ def rows(run: Observation) -> list[Row]:
         return []
     state = record.loaded[0]
     text = _described(run, state)
-    values = {"tensors": state.tensors, "remembered": state.size, "gradient": state.gradient}
+    values: dict[str, Value] = {"tensors": state.tensors, "remembered": state.size, "gradient": state.gradient}
     found = _held_back(run)
     if found is None:
         return [Row(id=ID, status="evidence", text=text, values=values)]
@@ -147,7 +147,8 @@ def _stands_still(run: Observation) -> bool:
     if look is None or len(losses) < LEAST_LOSSES:
         return False
     last = losses[-(len(losses) // 4) :]
-    return fmean(last) - look["arms"]["cleared"]["passes"][EARLY_PASSES - 1] > pstdev(last)
+    early: float = look["arms"]["cleared"]["passes"][EARLY_PASSES - 1]
+    return fmean(last) - early > pstdev(last)
 
 
 def _lowest(passes: list[float]) -> float:

@@ -6,12 +6,14 @@ import re
 from typing import Any
 
 from weaklink.collector.declared import ModeGap
+from weaklink.collector.evaluating.look import LOOK as PAIRS_LOOK
 from weaklink.collector.evidence import Row, Site
 from weaklink.collector.looking.places import sites
 from weaklink.collector.rows.naming import lines_with
 from weaklink.collector.rows.observation import Observation
 from weaklink.collector.watching.files import FilesRecord
 from weaklink.collector.watching.forwards import ANOTHER, EVALUATION, ForwardsRecord
+from weaklink.collector.watching.modes import ModesRecord
 
 
 def rows(run: Observation) -> list[Row]:
@@ -46,6 +48,18 @@ def _mode(run: Observation) -> Row:
     if not found["training"] or not found["modules"]:
         text = "train mode, no module that depends on it" if found["training"] else "eval mode"
         return Row(id=row_id, status="pass", text=text, values={"training": found["training"]})
+    cost = _cost_of_mode(run)
+    if cost is not None:
+        return Row(
+            id=row_id,
+            status="fail",
+            basis="controlled",
+            text=f"evaluated in train mode, with {', '.join(cost['modules'])} switched on: the score is "
+            f"{cost['own']:.4f}, in eval mode {cost['score']:.4f} (better in {cost['better']} rows, worse in "
+            f"{cost['worse']}), in training {cost['train']:.4f}",
+            values={"training": True, "score": cost["own"], "in_eval_mode": cost["score"]},
+            where=_mode_sites(run),
+        )
     return Row(
         id=row_id,
         # A generator's pictures, statistics that are taken anew, a mean over dropout: all are asked for in train mode.
@@ -54,6 +68,19 @@ def _mode(run: Observation) -> Row:
         values={"training": True, "modules": list(found["modules"])},
         where=_evaluated_at(run),
     )
+
+
+def _cost_of_mode(run: Observation) -> dict[str, Any] | None:
+    """What train mode costs the evaluated rows, where eval mode makes them as good as training's."""
+    values = run.look(PAIRS_LOOK).values or {}
+    mode = values.get("mode") or {}
+    return {**mode, "own": values["score"], "train": values["train_score"]} if mode.get("explains") else None
+
+
+def _mode_sites(run: Observation) -> list[Site]:
+    """Where the evaluation itself switched to train mode, if it did; else where it calls the model."""
+    switched = run.record(ModesRecord).switched
+    return [*([switched] if switched is not None else []), *_evaluated_at(run)]
 
 
 def _dropout(run: Observation) -> Row:
@@ -75,7 +102,7 @@ def _dropout(run: Observation) -> Row:
     }
     # Averaging many forwards of one input is what dropout is left on for (Gal and Ghahramani, 2016), and who switches
     # it on in so many words wants it: a generator's noise.
-    averaged = bool(record.averaged_passes) or not record.single_passes
+    averaged = record.most_shown > record.single_passes
     asked = all(call["asked"] for call in calls)
     if not proven or averaged or asked or not where or found["denoises"]:
         text = f"drops in eval mode: {shown}" + ("; inputs are shown several times" if averaged else "")
@@ -98,7 +125,7 @@ def _buffers(run: Observation) -> Row:
     if found is None:
         return Row(id=row_id, status="not_measured", text=text, reason=reason)
     if not found["modules"]:
-        return Row(id=row_id, status="pass", text="no running statistics that training was to move")
+        return _left_behind(run, found)
     named = settings_with(run, "momentum", found.get("momentum"))
     where = (named + sites(found["where"]) + _evaluated_at(run) + configuration(run))[:3]
     numbers: dict[str, Any] = {
@@ -132,6 +159,30 @@ def _buffers(run: Observation) -> Row:
             where=where,
         )
     return Row(id=row_id, status="evidence" if found["left"] > 0.0 else "pass", text=text, values=numbers)
+
+
+def _left_behind(run: Observation, found: dict[str, Any]) -> Row:
+    """Statistics of a copy whose parameters follow the training: an average of the weights, most often."""
+    row_id = "EVALUATION/buffers"
+    if "behind" not in found:
+        return Row(id=row_id, status="pass", text="no running statistics that training was to move")
+    kept, given, constant = found["kept"], found["given"], found["constant"]
+    numbers = {"modules": found["behind"], "kept": sum(kept) / len(kept), "given": sum(given) / len(given)}
+    learned = all(now < best for now, best in zip(given, constant, strict=True))
+    fails = learned and min(kept) > max(given)
+    text = (
+        f"a copy of the trained model is evaluated, its parameters followed the training and its {found['behind']} "
+        f"normalisations did not: mean 0 and variance 1, bit for bit as they began; on {len(kept)} training batches "
+        f"its loss is {numbers['kept']:.4f}, with the trained model's statistics {numbers['given']:.4f}"
+    )
+    return Row(
+        id=row_id,
+        status="fail" if fails else "evidence",
+        basis="controlled" if fails else None,
+        text=text,
+        values=numbers,
+        where=(_evaluated_at(run) + sites(found["where"]))[:3] if fails else [],
+    )
 
 
 def _lags(found: dict[str, Any]) -> bool:

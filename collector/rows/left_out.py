@@ -1,4 +1,4 @@
-"""Settings that leave parameters out by a pattern: the list whose patterns mean what no optimizer holds, and no more."""
+"""Settings that leave parameters out: the line whose patterns mean what no optimizer holds, and nothing else."""
 
 from __future__ import annotations
 

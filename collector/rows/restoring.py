@@ -43,7 +43,7 @@ def _nothing(run: Observation, loaded: Loaded) -> Row:
         basis="exact" if fails else None,
         text=f"{text}, and the model is evaluated with the weights it was made with" if fails else text,
         values={"names": loaded.tensors, "own": loaded.own},
-        where=_sites(loaded.site) if fails else [],
+        where=_sites(loaded.site, loaded.taken) if fails else [],
         step=loaded.step or None,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weaklink.collector.evidence import Row, Site
 from weaklink.collector.rows.observation import Observation
+from weaklink.collector.watching.data import DataRecord
 from weaklink.collector.watching.files import FilesRecord
 from weaklink.collector.watching.schedule import OptimizerRates, ScheduleRecord, ScheduleSeen
 
@@ -84,7 +85,7 @@ def _steps_of(seen: ScheduleRecord, schedule: ScheduleSeen) -> int:
 
 def _never_reached(run: Observation, seen: ScheduleRecord, stepped: list[ScheduleSeen]) -> Row | None:
     """A completed run that ended in the first half of its warmup: the schedule's own peak was never near."""
-    if not run.whole or max(seen.evaluations, seen.passes) < ROUNDS:
+    if not run.whole or max(seen.evaluations, seen.passes) < ROUNDS or _breaks_off(run):
         return None
     for schedule in stepped:
         rates = seen.optimizers.get(schedule.optimizer) if schedule.optimizer is not None else None
@@ -98,6 +99,12 @@ def _never_reached(run: Observation, seen: ScheduleRecord, stepped: list[Schedul
             continue
         return _warming(run, schedule, rates, peak, at)
     return None
+
+
+def _breaks_off(run: Observation) -> bool:
+    """Whether the script leaves a pass over its training data before its end, as a trial with a limit of steps does."""
+    trains = [loader for loader in run.record(DataRecord).loaders if loader.trains]
+    return any(loader.passes > loader.finished for loader in trains)
 
 
 def _warming(run: Observation, schedule: ScheduleSeen, rates: OptimizerRates, peak: float, at: int) -> Row:

@@ -7,8 +7,10 @@ import math
 from weaklink.collector.evidence import Row, Site
 from weaklink.collector.rows import intended, ownership
 from weaklink.collector.rows.beginning import too_large
+from weaklink.collector.rows.naming import lines_with
 from weaklink.collector.rows.observation import Observation, joint, names
 from weaklink.collector.watching.calls import CallsRecord
+from weaklink.collector.watching.data import DataRecord
 from weaklink.collector.watching.files import FilesRecord
 from weaklink.collector.watching.forwards import ForwardsRecord
 from weaklink.collector.watching.parameters import ParameterEntry
@@ -59,8 +61,8 @@ def _steps(run: Observation) -> Row:
             text=text + (", parameters are updated by hand" if by_hand and not tape.steps else ""),
             values=dict(values),
         )
-    # Gradients may be what the script is after (saliency), or its own update is broken.
-    wanted = run.reaches_other_leaves()
+    # Gradients may be what the script is after (saliency, their noise), or its own update is broken.
+    wanted = run.reaches_other_leaves() or _reads_gradients(run)
     if not run.optimizers or wanted:
         return Row(
             id="UPDATE/steps",
@@ -81,6 +83,12 @@ def _steps(run: Observation) -> Row:
         values={**values, "cleared": unused},
         where=[*[s for s in (tape.last_backward_site, *(o.built for o in run.optimizers[:1])) if s], *files],
     )
+
+
+def _reads_gradients(run: Observation) -> bool:
+    """Whether the script reads gradients in lines of its own, and never evaluates what training would have changed."""
+    reads = lines_with(run.record(FilesRecord), r"\.grad\b(?!\s*(\(|=[^=]|\.zero_))", "gradient read")
+    return bool(reads) and not run.record(DataRecord).evaluations
 
 
 def _moved_by_hand(run: Observation) -> tuple[bool | None, str]:

@@ -52,7 +52,8 @@ class ComparedPart(Part):
         self._scored: Callable[[Tensor, Tensor], None] | None = None
 
     def install(self) -> None:
-        self.watcher.wrap(Tensor, "__eq__", self._watched)
+        for name in ("__eq__", "eq"):
+            self.watcher.wrap(Tensor, name, self._watched)
         for name in ("__ne__", "__gt__"):
             self.watcher.wrap(Tensor, name, self._told_apart)
         calls = [part for part in self.watcher.parts if isinstance(part, LossCalls)]

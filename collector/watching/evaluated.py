@@ -19,6 +19,7 @@ from weaklink.collector.evidence import Site
 from weaklink.collector.tensors import tensors_in
 from weaklink.collector.watching.data import DataRecord
 from weaklink.collector.watching.datasets import DatasetDifference, differences
+from weaklink.collector.watching.misread import Misread, meets_all, misread
 from weaklink.collector.watching.pairs import Chunk, Pairs, host_copy
 from weaklink.collector.watching.part import RootCall
 from weaklink.collector.watching.stages import STAGES, StagesRecord
@@ -53,6 +54,7 @@ class EvaluationRecord:
         by_loss: Numbers of the calls whose answers a loss took, or were compared with a target: it is certain.
         differences: In what its dataset differs from the trained one.
         overlap: Known at the end.
+        misread: Comparisons of answers with their targets in another arrangement.
     """
 
     called: list[Site] = field(default_factory=list)
@@ -60,6 +62,7 @@ class EvaluationRecord:
     by_loss: set[int] = field(default_factory=set)
     differences: list[DatasetDifference] = field(default_factory=list)
     overlap: Overlap | None = None
+    misread: list[Misread] = field(default_factory=list)
 
 
 @dataclass
@@ -114,6 +117,8 @@ class EvaluationReader:
         if last is None or output is None:
             return
         same = storage_of(loss.scores) == last.storage or loss.scores.shape == output.shape
+        if same and meets_all(tuple(loss.scores.shape), tuple(loss.target.shape)):
+            self._misread(Misread("all pairs", last.rows, self._watcher.code.site("error taken over all pairs")))
         if not same or last.number in self._record.by_loss:
             return
         self._scores(last, loss.target, "loss called in evaluation")
@@ -132,6 +137,8 @@ class EvaluationReader:
         """
         last = self._last
         chunk = self._chunk(last) if last is not None else None
+        if last is not None and chunk is not None and chunk.rows == last.rows:
+            self._arranged(one, other, chunk)
         if last is None or chunk is None or chunk.output is None or last.number in self._record.by_loss:
             return
         if one.shape != other.shape or not one.dim() or len(one) != last.rows or one.is_floating_point():
@@ -144,6 +151,19 @@ class EvaluationReader:
             if any(torch.equal(mine, best) for best in largest):
                 self._scores(last, target, "answers compared in evaluation")
                 return
+
+    def _arranged(self, one: Tensor, other: Tensor, chunk: Chunk) -> None:
+        """Whether these are answers and their targets, in another arrangement than they have."""
+        if chunk.output is None or chunk.target is None or len(self._record.misread) >= 8:
+            return
+        kind = misread(one, other, chunk.output, chunk.target)
+        site = self._watcher.code.direct_site("answers compared with targets") if kind is not None else None
+        if kind is not None and site is not None:
+            self._misread(Misread(kind, chunk.rows, site))
+
+    def _misread(self, found: Misread) -> None:
+        if len(self._record.misread) < 8:
+            self._record.misread.append(found)
 
     def _scores(self, last: _Answered, target: Tensor, what: str) -> None:
         """The last answer is scored against this target."""
@@ -182,8 +202,11 @@ class EvaluationReader:
         if newest is not None and not self._compared:
             self._compared = True
             self._watcher.guarded(self._compare)(newest)
-        certain = all(chunk.call in self._record.by_loss for chunk in groups if chunk.loader == newest)
-        certain |= newest is not None and any(loader.target_path is not None for loader in self._data.loaders)
+        # A label beside the inputs may be mapped to others on its way to the score, and so may a prediction.
+        # The last answer may still be scored.
+        scored = self._record.by_loss
+        waited = [chunk.call for chunk in groups if chunk.loader == newest and chunk.call != last.number]
+        certain = bool(scored) and all(call in scored for call in waited)
         chunks = [chunk for chunk in groups if chunk.loader == newest]
         beside = [chunk for chunk in groups if chunk.loader != newest and not self._trains(chunk)]
         # A stage that begins anew (a head for another task, an adapter) may number and prepare everything otherwise.

@@ -48,8 +48,7 @@ class ForwardsRecord:
 
     Attributes:
         evaluations: Evaluation passes seen: runs of calls without gradients or in eval mode, with no step between.
-        single_passes: Those in which no input was shown twice in eval mode; `averaged_passes` those in which one
-            was shown three times and more: twice may be two evaluations at one moment.
+        single_passes: Those in which no input was shown twice in eval mode; `most_shown`: how often one was in any.
         call_sites: Where each root was called, by its serial number, and the arguments with "mask" in their name that
             its forward takes and was not given.
         evaluation_site: Where the trained model was last evaluated; `other_site`: where one was of which no training
@@ -62,7 +61,7 @@ class ForwardsRecord:
 
     evaluations: int = 0
     single_passes: int = 0
-    averaged_passes: int = 0
+    most_shown: int = 0
     call_sites: dict[int, Site] = field(default_factory=dict)
     masks: dict[int, list[str]] = field(default_factory=dict)
     evaluation_site: Site | None = None
@@ -183,7 +182,7 @@ class Forwards(Part):
         if self._pass is not None and self._shown:
             most = max(self._shown.values())
             self._record.single_passes += most == 1
-            self._record.averaged_passes += most > 2
+            self._record.most_shown = max(self._record.most_shown, most)
         self._shown = Counter()
 
     def _trained(self, call: RootCall) -> Trained | None:

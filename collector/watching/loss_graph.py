@@ -17,6 +17,7 @@ from torch import Tensor
 from weaklink.collector.watching.alignment import Alignment, read_alignment
 from weaklink.collector.watching.crossings import Crossing, find_crossing
 from weaklink.collector.watching.divergence_inputs import Divergence, read_divergence
+from weaklink.collector.watching.exchanges import Exchange, find_exchange
 from weaklink.collector.watching.part import Part
 from weaklink.collector.watching.sequence_targets import SequenceTargets, read_sequence_targets
 from weaklink.collector.watching.tape import BackwardSample
@@ -37,6 +38,7 @@ class LossFindings:
     divergences: list[tuple[int, Divergence]] = field(default_factory=list)
     sequences: list[tuple[int, SequenceTargets]] = field(default_factory=list)
     crossings: list[tuple[int, Crossing]] = field(default_factory=list)
+    exchanges: list[tuple[int, Exchange]] = field(default_factory=list)
     scales: list[tuple[int, TermScales]] = field(default_factory=list)
     # None where a sampled loss is no such loss.
     alignments: list[tuple[int, Alignment | None]] = field(default_factory=list)
@@ -62,6 +64,8 @@ class LossGraph(Part):
         nodes = _near(root)
         _extend(record.divergences, step, lambda node: read_divergence(node, code), nodes)
         _extend(record.sequences, step, lambda node: read_sequence_targets(node, code), nodes)
+        if not record.exchanges:
+            _extend(record.exchanges, step, lambda node: find_exchange(node, code), nodes)
         if not record.crossings:
             _extend(record.crossings, step, lambda node: find_crossing(node, nodes, rows, code), nodes)
         if (scales := read_term_scales(root, code)) is not None:

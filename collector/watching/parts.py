@@ -19,15 +19,19 @@ from weaklink.collector.watching.intent import IntentPart
 from weaklink.collector.watching.isolation import IsolationPart
 from weaklink.collector.watching.loss_calls import LossCalls
 from weaklink.collector.watching.loss_graph import LossGraph
+from weaklink.collector.watching.modes import ModesPart
 from weaklink.collector.watching.order import OrderPart
 from weaklink.collector.watching.part import Part
 from weaklink.collector.watching.precision import PrecisionPart
 from weaklink.collector.watching.ranks import Ranks
 from weaklink.collector.watching.repeated_modules import RepeatReader
+from weaklink.collector.watching.restoring import RestoringPart
 from weaklink.collector.watching.returns import ReturnsPart
 from weaklink.collector.watching.schedule import SchedulePart
+from weaklink.collector.watching.sequence_axis import SequenceAxisPart
 from weaklink.collector.watching.stacks import OperationStacks
 from weaklink.collector.watching.stages import Stages
+from weaklink.collector.watching.target_values import TargetValuesPart
 from weaklink.collector.watching.zeros_written import ZeroWrites
 
 if TYPE_CHECKING:
@@ -59,6 +63,10 @@ def make_parts(watcher: Watcher) -> list[Part]:
         IsolationPart,
         Forwards,
         BeginningPart,
+        TargetValuesPart,
+        SequenceAxisPart,
+        RestoringPart,
+        ModesPart,
         ChangesPart,
         DirectionPart,
     )

@@ -37,7 +37,8 @@ class Loaded:
         site: Where it was loaded.
         tensors: How many tensors were given.
         own: How many tensors with names of their own the model has.
-        taken: Where the state was taken, of one that is the model's own memory; `taken_step`: the steps over by then.
+        taken: Where the state was taken: of one that is the model's own memory, or of one with the same names.
+        taken_step: The steps over by then.
         root: Serial number of the model, where it is one; known once it was called.
         evaluated: Whether the model was called without gradients afterwards, trained by nobody.
     """
@@ -63,9 +64,10 @@ class RestoringRecord:
 
 @dataclass
 class _Taken:
-    """One state: its first tensor, which a copied dictionary holds too, and its moment."""
+    """One state: its first tensor, which a copied dictionary holds too, a hash of its names, and its moment."""
 
     tensor: weakref.ref[Tensor]
+    names: int
     step: int
     site: Site | None
 
@@ -96,7 +98,7 @@ class RestoringPart(Part):
         site = self.watcher.code.direct_site("state taken, not copied")
         first = _first(state)
         if site is not None and first is not None:
-            self._taken.append(_Taken(weakref.ref(first), self.tape.steps, site))
+            self._taken.append(_Taken(weakref.ref(first), _names(state), self.tape.steps, site))
 
     @unseen_by_warnings
     def _watched_load(
@@ -111,8 +113,8 @@ class RestoringPart(Part):
     def _aliased(self, module: nn.Module, state: Any) -> _Taken | None:
         """The state's own moment, where all of it is the model's memory and steps were taken since."""
         first = _first(state)
-        taken = next((each for each in reversed(self._taken) if each.tensor() is first), None) if first is not None else None
-        if taken is None or taken.step >= self.tape.steps:
+        taken = next((each for each in reversed(self._taken) if each.tensor() is first), None)
+        if first is None or taken is None or taken.step >= self.tape.steps:
             return None
         own: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
         given = {name: value for name, value in state.items() if name in own and isinstance(value, Tensor)}
@@ -131,6 +133,9 @@ class RestoringPart(Part):
             self.record.onto_itself.append(loaded)
         elif own and not own & set(state) and len(self._unmatched) < KEPT:
             loaded.site = self.watcher.code.site("state loaded, of which no name matches")
+            alike = next((each for each in reversed(self._taken) if each.names == _names(state)), None)
+            if alike is not None:
+                loaded.taken, loaded.taken_step = alike.site, alike.step
             self._unmatched.append((weakref.ref(module), loaded))
             self.record.nothing.append(loaded)
 
@@ -147,6 +152,10 @@ def _first(state: Any) -> Tensor | None:
     if not isinstance(state, Mapping):
         return None
     return next((v for v in state.values() if isinstance(v, Tensor) and v.is_floating_point()), None)
+
+
+def _names(state: Any) -> int:
+    return hash(tuple(sorted(str(name) for name in state)))
 
 
 def _is_same(one: Tensor, other: Tensor) -> bool:

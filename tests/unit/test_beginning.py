@@ -1,4 +1,4 @@
-"""A run's first steps taken again: a rate that kills the units, a state of another run, and healthy runs beside them."""
+"""A run's first steps taken again: a rate that kills units, a state of another run, and healthy runs beside them."""
 
 from __future__ import annotations
 

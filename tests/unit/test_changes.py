@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -155,7 +156,9 @@ train(torch.optim.SGD(held, 0.1))
 
 
 def test_the_settings_line_that_leaves_parameters_out_is_named_first(tmp_path: Path) -> None:
-    text = '{\n  "no_decay": ["bias$", "backbone\\\\.0\\\\."],\n  "exclude": ["teacher\\\\.", "backbone\\\\.0\\\\."],\n  "lr": 0.1\n}\n'
+    patterns = {"no_decay": ["bias$", "backbone\\.0\\."], "exclude": ["teacher\\.", "backbone\\.0\\."]}
+    lines = ",\n".join(f'  "{key}": {json.dumps(value)}' for key, value in patterns.items())
+    text = "{\n" + lines + "\n}\n"
     (tmp_path / "settings.json").write_text(text, encoding="utf-8")
     owned = row(observe_code(HEAD + BY_PATTERN, tmp_path), "OWNERSHIP/owned")
     assert owned.status == "suspected"

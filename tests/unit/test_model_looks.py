@@ -311,8 +311,9 @@ def averaged(rate: str, extra: str = "pass") -> str:
     return AVERAGED.replace("RATE", rate).replace("EXTRA", extra)
 
 
-def test_an_average_that_stays_where_it_began_is_evaluated(tmp_path: Path) -> None:
-    source = averaged("0.0001")
+def test_an_average_that_is_another_runs_is_evaluated(tmp_path: Path) -> None:
+    start = "for slow in average.parameters():\n    slow.add_(0.05 * torch.randn_like(slow))\noptimizer ="
+    source = averaged("0.0001").replace("optimizer =", start, 1)
     found = row(looked(source, tmp_path), "EVALUATION/weights")
     assert (found.status, found.basis) == ("fail", "controlled")
     assert found.where[0].line == line_of(HEAD + source, "F.cross_entropy(average(x)")
@@ -322,12 +323,14 @@ def test_an_average_that_stays_where_it_began_is_evaluated(tmp_path: Path) -> No
     "source",
     [
         averaged("0.1"),
+        # So slow that a short run says nothing of it.
+        averaged("0.0001"),
         # A baseline beside the trained model.
         averaged("0.0", "print(F.cross_entropy(model(x), y).item())"),
         averaged("1.0"),
         averaged("0.0001").replace("range(6)", "range(1)").replace("torch.randperm(240)", "torch.randperm(240)[:72]"),
     ],
-    ids=["follows", "baseline", "the same weights", "three steps"],
+    ids=["follows", "slow", "baseline", "the same weights", "three steps"],
 )
 def test_averages_that_follow_and_baselines_are_healthy(tmp_path: Path, source: str) -> None:
     assert accused(looked(source, tmp_path)) == []
