@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # An editable install in strict mode is a tree of links: a new file needs a new install.
 SOURCES := $(shell find collector agent prompts -name '*.py' -o -name '*.j2' 2>/dev/null | sort)
 
-.PHONY: demo test check unit bench score device replays install clean
+.PHONY: demo test check unit bench score healthy device replays install clean
 
 demo: $(STAMP)
 	@echo '$$ weaklink diagnose replays/stale_head/train.py'
@@ -23,7 +23,12 @@ check: $(STAMP)
 
 unit: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/unit -n 2 --dist loadfile
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/integration
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/integration -n 2 --dist worksteal
+
+# All healthy scripts and loops, of which `make test` takes every fifth: nobody may be accused or suspected.
+healthy: $(STAMP)
+	WEAKLINK_ALL=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/unit/test_close_up_healthy.py \
+	    tests/integration/test_healthy_scripts.py -n 2 --dist worksteal
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/diagnose_cost.py

@@ -27,7 +27,7 @@ def rows(run: Observation) -> list[Row]:
         return []
     found = [_empty(run, record), _scale(run)]
     if any(loader.trains for loader in record.loaders):
-        found += [_item(run, record), _coverage(run, record), _order(record), _workers(record)]
+        found += [_item(run, record), _coverage(run, record), _order(run, record), _workers(record)]
     return [row for row in found if row is not None]
 
 
@@ -177,7 +177,7 @@ def _all_zero(chunk: Chunk) -> bool:
     return any(tensor.is_floating_point() and not bool(tensor.any()) for tensor in chunk.inputs)
 
 
-def _order(record: DataRecord) -> Row | None:
+def _order(run: Observation, record: DataRecord) -> Row | None:
     """Batches of one class each, class after class, from a loader that does not shuffle."""
     pairs = record.trained()
     text = "classes in the order in which the rows come"
@@ -200,7 +200,7 @@ def _order(record: DataRecord) -> Row | None:
     runs = sum(whole.count(label) > 1 for label in set(whole))
     # Passed through once, they may be a stream whose order is what is studied.
     again = loader.passes > 1 and loader.sampler == "SequentialSampler"
-    sorted_rows = classes > 1 and changes == classes - 1 and runs > 1 and again
+    sorted_rows = classes > 1 and changes == classes - 1 and runs > 1 and again and not _are_steps(run)
     return Row(
         id="TASK/order",
         status="suspected" if sorted_rows else "evidence",
@@ -214,6 +214,12 @@ def _order(record: DataRecord) -> Row | None:
         where=[loader.made] if sorted_rows and loader.made is not None else [],
         step=1 if sorted_rows else None,
     )
+
+
+def _are_steps(run: Observation) -> bool:
+    """Whether rows move the answers to other rows: they are steps of one series, read in the order of time."""
+    look = run.look("rows").values
+    return look is not None and any(len(moved) > 1 for moved in look["moved"])
 
 
 def _repeats_itself(loader: LoaderEntry, batch: WorkerBatch) -> bool:

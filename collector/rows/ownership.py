@@ -8,6 +8,7 @@ from weaklink.collector.rows.left_out import excluding_settings
 from weaklink.collector.rows.observation import Observation, names
 from weaklink.collector.watching.optimizers import OptimizerEntry
 from weaklink.collector.watching.parameters import ParameterEntry
+from weaklink.collector.watching.returns import ReturnsRecord
 
 
 def rows(run: Observation) -> list[Row]:
@@ -58,7 +59,7 @@ def _owned(run: Observation) -> Row:
     declared = bool(missing and run.declared.expected and not proven)
     # Where the script hands gradients over by itself, what a loss reaches are copies that no optimizer need hold.
     # A whole model that only ever ran in eval mode and that no optimizer knows is held against, not trained.
-    resting = all(_rests(run, entry) for entry in missing)
+    resting = all(_rests(run, entry) for entry in missing) or _are_loaded_features(run, missing)
     asked = "evidence" if run.trains_by_hand() or resting else "suspected"
     status = "pass" if not missing else "fail" if proven or declared else asked
     return Row(
@@ -70,6 +71,25 @@ def _owned(run: Observation) -> Row:
         where=_sites(run, proven or missing),
         step=next((w.step for w in run.tape.windows if any(e.serial in w.live for e in missing)), None),
     )
+
+
+def _are_loaded_features(run: Observation, missing: list[ParameterEntry]) -> bool:
+    """Whether a state was loaded before the first step, and whole parts of the model were left out, all of them made
+    before anything that is held: features, with a head trained on them, and nobody froze what rests.
+    """
+    loaded = any(moments and moments[0].loads for moments in run.record(ReturnsRecord).moments.values())
+    held = [entry for entry in run.learning() if entry.owners]
+    if not loaded or not missing or not held:
+        return False
+    first = min((entry.order for entry in held if entry.order is not None), default=0)
+    earlier = all(entry.order is not None and entry.order < first for entry in missing)
+    return earlier and not {_part(entry) for entry in missing} & {_part(entry) for entry in held}
+
+
+def _part(entry: ParameterEntry) -> tuple[int | None, str]:
+    """The model, and its part right below it."""
+    path = min((path for path, _ in entry.places), default=entry.name or "")
+    return entry.root, path.partition(".")[0]
 
 
 def _rests(run: Observation, entry: ParameterEntry) -> bool:

@@ -21,6 +21,21 @@ def collation_site(collate: Any, target_path: Path | None, code: UserCode) -> Si
     while isinstance(collate, functools.partial):
         collate = collate.func
     function = collate if inspect.isroutine(collate) else type(collate).__dict__.get("__call__")
+    return _site_in(function, target_path, code, "a batch is put together")
+
+
+def item_site(dataset: Any, path: Path | None, code: UserCode) -> Site | None:
+    """The line of the user's own `__getitem__` that assigns what stands at this place of an item, else its first one.
+
+    Args:
+        dataset: Of the user's own class; None is answered for one of a library's.
+        path: The place, as it is in a batch: torch's own collation keeps it. The last place where it is None.
+        code: Tells the user's lines.
+    """
+    return _site_in(type(dataset).__dict__.get("__getitem__"), path or (-1,), code, "an item is read")
+
+
+def _site_in(function: Any, path: Path | None, code: UserCode, what: str) -> Site | None:
     try:
         file = code.relative(inspect.getsourcefile(function) or "") if function is not None else None
         lines, start = inspect.getsourcelines(function) if file is not None else ([], 0)  # type: ignore[arg-type]
@@ -29,22 +44,24 @@ def collation_site(collate: Any, target_path: Path | None, code: UserCode) -> Si
         return None
     if file is None:
         return None
-    name = next((found for node in ast.walk(tree) if (found := _returned(node, target_path)) is not None), None)
+    names = [found for node in ast.walk(tree) for found in _returned(node, path)]
+    name = next((each for each in names if any(_assigned(node, each) for node in ast.walk(tree))), None)
     assigned = [line for node in ast.walk(tree) if name is not None and (line := _assigned(node, name))]
     line = start + (max(assigned) if assigned else 1) - 1
-    return Site(file=file, line=line, what="a batch is put together")
+    return Site(file=file, line=line, what=what)
 
 
-def _returned(node: ast.AST, path: Path | None) -> str | None:
+def _returned(node: ast.AST, path: Path | None) -> list[str]:
+    """The names in what stands at this place of a returned dictionary or tuple."""
     if not isinstance(node, ast.Return) or not path:
-        return None
+        return []
     part: ast.expr | None = None
     if isinstance(node.value, ast.Dict):
         keys = [key.value if isinstance(key, ast.Constant) else None for key in node.value.keys]
         part = node.value.values[keys.index(path[0])] if path[0] in keys else None
     elif isinstance(node.value, ast.Tuple) and isinstance(path[0], int) and path[0] < len(node.value.elts):
         part = node.value.elts[path[0]]
-    return part.id if isinstance(part, ast.Name) else None
+    return [inner.id for inner in ast.walk(part) if isinstance(inner, ast.Name)] if part is not None else []
 
 
 def _assigned(node: ast.AST, name: str) -> int:

@@ -29,8 +29,9 @@ from torch.optim import Optimizer
 from weaklink.collector.looking.objective import find_objective
 from weaklink.collector.looking_data import batches, scale
 from weaklink.collector.looking_data.look import NAME, look_at_data
+from weaklink.collector.looking_data.source import base_of
 from weaklink.collector.tensors import tensors_in
-from weaklink.collector.watching.collation import collation_site
+from weaklink.collector.watching.collation import collation_site, item_site
 from weaklink.collector.watching.context import is_transformed
 from weaklink.collector.watching.loaders import COMPARED_PASSES, Batch, Leaf, LoaderEntry
 from weaklink.collector.watching.loading import Loading
@@ -162,7 +163,10 @@ class DataPart(Part):
         chunk = pairs.chunks[-1]
         loader = self.record.loaders[chunk.loader] if chunk.loader is not None else None
         if loader is not None and (parts := loader.parts()) is not None:
-            loader.collated = collation_site(parts[1], loader.target_path, self.watcher.code)
+            code, dataset = self.watcher.code, base_of(parts[0])
+            loader.collated = collation_site(parts[1], loader.target_path, code)
+            loader.inputs_read = item_site(dataset, next(iter(loader.input_paths), (0,)), code)
+            loader.targets_read = item_site(dataset, loader.target_path, code)
         self.watcher.looks.take(NAME, lambda: look_at_data(loader, chunk, self.watcher.code))
 
     def finish(self) -> None:

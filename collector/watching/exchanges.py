@@ -36,16 +36,17 @@ def find_exchange(node: Any, code: UserCode) -> Exchange | None:
     if name_of(node) not in _LOSSES:
         return None
     inner = before(node)
-    for _ in range(6):
+    for _ in range(8):
         if name_of(inner) in _VIEWS:
-            break
-        if name_of(inner) not in _IN_PLACE:
+            scores, outputs = shape_of(inner), shape_of(before(inner))
+            if scores is None or outputs is None:
+                return None
+            if _exchanged(outputs, scores) or _straddles(outputs, scores):
+                return Exchange(outputs, scores, site_of(inner, code, "scores reshaped"))
+        elif name_of(inner) not in _IN_PLACE:
             return None
-        inner = before(inner)
-    scores, outputs = shape_of(inner), shape_of(before(inner))
-    if scores is None or outputs is None or not (_exchanged(outputs, scores) or _straddles(outputs, scores)):
-        return None
-    return Exchange(outputs, scores, site_of(inner, code, "scores reshaped"))
+        inner = before(inner)  # torch views losses of several positions itself, and keeps the classes second
+    return None
 
 
 def _exchanged(outputs: Shape, scores: Shape) -> bool:

@@ -72,6 +72,9 @@ class LoaderEntry:
     iterated: Site | None = None
     # Where the user's own collate function assigns the targets.
     collated: Site | None = None
+    # Where the user's own dataset assigns the inputs of an item, and its targets.
+    inputs_read: Site | None = None
+    targets_read: Site | None = None
     # Its iterator of the last pass, which outlives a loader that was made in the loop's own line.
     iterator: weakref.ref[Any] | None = None
     passes: int = 0

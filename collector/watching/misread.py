@@ -41,7 +41,9 @@ def misread(one: Tensor, other: Tensor, output: Tensor, target: Tensor) -> Kind 
             continue
         if _meets_all(answers, against) and any(_equal(answers, guess) for guess in _two_classes(output)):
             return "all pairs"
-        if answers.shape == against.shape and _is_over_batch(answers, output):
+        # Where every class is one example's, rows and columns are matched with each other, and both ways are asked for.
+        matching = len(torch.unique(target)) == target.numel()
+        if answers.shape == against.shape and not matching and _is_over_batch(answers, output):
             return "batch axis"
     return None
 

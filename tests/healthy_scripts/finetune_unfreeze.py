@@ -23,7 +23,7 @@ torch.manual_seed(0)
 source, target = torch.randn(8, 16), torch.randn(3, 16)
 model = Net(8)
 opt = torch.optim.Adam(model.parameters(), lr=3e-3)
-for step in range(60):
+for _ in range(60):
     x, y = data(64, source)
     loss = F.cross_entropy(model(x), y)
     opt.zero_grad()

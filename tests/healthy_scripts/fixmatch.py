@@ -20,10 +20,10 @@ for step in range(120):
     i, j = torch.randint(0, 40, (16,)), torch.randint(0, 2000, (64,))
     weak, strong = ux[j] + 0.05 * torch.randn(64, 12), ux[j] + 0.5 * torch.randn(64, 12)
     logits = model(torch.cat([lx[i], weak, strong]))
-    l, w, s = logits[:16], logits[16:80], logits[80:]
+    known, w, s = logits[:16], logits[16:80], logits[80:]
     confidence, pseudo = w.detach().softmax(-1).max(-1)
     mask = (confidence > 0.95).float()
-    loss = F.cross_entropy(l, ly[i]) + (F.cross_entropy(s, pseudo, reduction="none") * mask).mean()
+    loss = F.cross_entropy(known, ly[i]) + (F.cross_entropy(s, pseudo, reduction="none") * mask).mean()
     opt.zero_grad()
     loss.backward()
     opt.step()

@@ -1652,9 +1652,6 @@ SUSPECTED_IN_SYSTEMS: dict[str, set[str]] = {
     # Labels that a declared rule does not give: noise, or a fault of the data.
     "rule_with_a_few_noisy_labels": {"TASK/rule"},
     "rule_with_one_noisy_label_of_six": {"TASK/rule"},
-    # Its average is taken outside of what was handed over: it rests in every step there is to see.
-    "teacher_averaged_by_the_scripts_own_loop": {"DEPENDENCY/reached"},
-    "target_network_cut_by_detach": {"DEPENDENCY/reached"},
 }
 
 
