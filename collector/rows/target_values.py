@@ -74,7 +74,6 @@ def _has_other_loss(run: Observation) -> bool:
 
 def _sites(run: Observation, called: Site | None, before: list[Site]) -> list[Site]:
     """Where the targets come from, then the loss: items are read at one line, and put together at another."""
-    read = [
-        loader.collated for loader in run.record(DataRecord).loaders if loader.trains and loader.collated is not None
-    ]
+    loaders = [loader for loader in run.record(DataRecord).loaders if loader.trains]
+    read = [site for loader in loaders for site in (loader.targets_read, loader.collated) if site is not None]
     return [*before[:2], *read[:1], *([called] if called is not None else [])][:3]

@@ -38,7 +38,7 @@ def item_site(dataset: Any, path: Path | None, code: UserCode) -> Site | None:
 def _site_in(function: Any, path: Path | None, code: UserCode, what: str) -> Site | None:
     try:
         file = code.relative(inspect.getsourcefile(function) or "") if function is not None else None
-        lines, start = inspect.getsourcelines(function) if file is not None else ([], 0)  # type: ignore[arg-type]
+        lines, start = inspect.getsourcelines(function) if file is not None else ([], 0)
         tree = ast.parse(textwrap.dedent("".join(lines)))
     except (OSError, TypeError, SyntaxError):
         return None
