@@ -148,6 +148,8 @@ def _objective(node: Any, outputs: Sequence[Tensor]) -> Objective | None:
     if name in ("NllLossBackward0", "NllLoss2DBackward0"):
         source = feeding(node)
         softmax = name_of(source) == "LogSoftmaxBackward0"
+        # The nodes of a graph that are trained on may be picked after it: then the scores are not the model's.
+        softmax = softmax and source._saved_result.shape == node._saved_self.shape
         logs = source._saved_result if softmax else node._saved_self
         options: dict[str, Any] = {"weight": node._saved_weight, "ignored": ignored_index(node)}
         if softmax and (raw := _placed(outputs, logs, scores=True)) is not None:

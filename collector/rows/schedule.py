@@ -85,7 +85,7 @@ def _steps_of(seen: ScheduleRecord, schedule: ScheduleSeen) -> int:
 
 def _never_reached(run: Observation, seen: ScheduleRecord, stepped: list[ScheduleSeen]) -> Row | None:
     """A completed run that ended in the first half of its warmup: the schedule's own peak was never near."""
-    if not run.whole or max(seen.evaluations, seen.passes) < ROUNDS or _breaks_off(run):
+    if not run.whole or max(seen.evaluations, seen.passes) < ROUNDS:
         return None
     for schedule in stepped:
         rates = seen.optimizers.get(schedule.optimizer) if schedule.optimizer is not None else None
@@ -96,6 +96,9 @@ def _never_reached(run: Observation, seen: ScheduleRecord, stepped: list[Schedul
         peak, at = float(ahead["highest"]), int(ahead["at"])
         # One step counts for the constructor's own, and `ahead` began at the first step of the training.
         if not group.rose or group.fell or not 2.0 * group.highest < peak or at <= schedule.steps:
+            continue
+        # Stepped as often as the optimizer, it would have had to run on; that a trial does not is no fault of its own.
+        if at > rates.steps and _breaks_off(run):
             continue
         return _warming(run, schedule, rates, peak, at)
     return None
