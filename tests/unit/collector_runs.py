@@ -27,7 +27,8 @@ SEEDED = "import random, torch; random.seed(0); torch.manual_seed(0)\n"
 RANDOM_STATE = """
 import hashlib as _hashlib, random as _random, torch as _torch
 _state = bytes(_torch.get_rng_state().tolist()) + repr(_random.getstate()).encode()
-print("random state", _hashlib.sha256(_state).hexdigest())
+if __name__ == "__main__":  # not in the workers that a script spawns: their lines come whenever they come
+    print("random state", _hashlib.sha256(_state).hexdigest())
 """
 
 

@@ -313,7 +313,7 @@ def test_signals_end_the_run_between_two_statements(tmp_path: Path, number: str,
 
 
 def test_a_deadline_ends_the_run_at_its_next_step(tmp_path: Path) -> None:
-    run = loop("for _ in range(100):\n    one()\n    time.sleep(0.05)", tmp_path, deadline=0.2)
+    run = loop("for _ in range(100):\n    one()\n    time.sleep(0.05)", tmp_path, deadline=1.5)
     assert run.seen.outcome.ended == "deadline"
     assert 1 < run.seen.outcome.steps < 100
 
