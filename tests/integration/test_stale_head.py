@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import STALE_HEAD, Diagnosed, call
 
-from weaklink.agent.record.bodies import RerunFinished
+from weaklink.agent.record.bodies import RerunFinished, RerunStarted
 from weaklink.collector.evidence import Evidence, read_evidence
 
 KEYS = {
@@ -134,7 +134,11 @@ def test_the_placebo_moved_the_loss_and_measured_a_floor(stale_head: Diagnosed) 
 
 
 def test_frozen_before_the_first_rerun(stale_head: Diagnosed) -> None:
-    kinds = [kind for _, kind, _ in stale_head.incident.events]
+    kinds = [
+        kind
+        for _, kind, body in stale_head.incident.events
+        if not isinstance(body, RerunStarted) or body.role != "close_up"
+    ]
     assert kinds.index("prediction.frozen") < kinds.index("rerun.started")
     claim = stale_head.body["predictions"]["claim"]
     assert f"claim {claim}" in stale_head.ran.err
@@ -199,4 +203,5 @@ def test_show_check_and_terminal_agree(stale_head: Diagnosed) -> None:
 def test_finished_reruns_are_recorded_in_the_order_of_the_claim(stale_head: Diagnosed) -> None:
     finished = [body for _, _, body in stale_head.incident.events if isinstance(body, RerunFinished)]
     assert stale_head.incident.frozen is not None
-    assert [body.role for body in finished] == stale_head.incident.frozen.claim["reruns"]
+    # The close-up belongs to observing: nothing is predicted of it.
+    assert [body.role for body in finished if body.role != "close_up"] == stale_head.incident.frozen.claim["reruns"]
