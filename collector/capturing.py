@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ class TooLargeError(Exception):
     """More bytes than the limit allows."""
 
 
-class StepCalls:
+class StepCalls(ABC):
     """Tells the calls of root models with gradients, and the backward calls, of a run: what both sides here share."""
 
     def __init__(self, watcher: Watcher, take: Callable[[int, Tensor], Tensor]) -> None:
@@ -40,14 +41,15 @@ class StepCalls:
         watcher.wrap(nn.Module, "__call__", self._module_called)
         watcher.wrap(torch.autograd, "backward", self._backward_called)
 
+    @abstractmethod
     def wanted(self) -> bool:
         """Whether the step under way is of interest."""
-        raise NotImplementedError
 
+    @abstractmethod
     def root_called(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """A root model is about to be called; answers the arguments to call it with."""
-        raise NotImplementedError
 
+    @abstractmethod
     def backward_ended(self) -> None:
         """`outcomes` are up to date."""
 

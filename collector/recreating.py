@@ -42,6 +42,9 @@ class Recreating(StepCalls):
     def wanted(self) -> bool:
         return True
 
+    def backward_ended(self) -> None:
+        """Nothing: the outcomes are read when the step is over."""
+
     def root_called(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         calls = self._kept["calls"]
         if self._calls == len(calls):

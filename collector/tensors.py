@@ -272,3 +272,19 @@ def mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
         parts = [mapped(item, function) for item in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     return [mapped(item, function) for item in value] if isinstance(value, list) else value
+
+
+def memory_of(tensor: Tensor) -> int | None:
+    """Address of the memory that a tensor is a view of; None where it has none, or none of its own (sparse, fake).
+
+    Tells two tensors apart as long as both are alive.
+    """
+    try:
+        return int(tensor.untyped_storage().data_ptr()) or None
+    except (RuntimeError, NotImplementedError):  # torch raises either, by the kind of tensor
+        return None
+
+
+def shares_memory(tensor: Tensor, memory: int | None) -> bool:
+    """Whether a tensor is a view of this memory: never where there is none."""
+    return memory is not None and memory_of(tensor) == memory

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from weaklink.collector.evaluating.look import LOOK, EvaluationLook, Trained
 from weaklink.collector.evidence import Site
-from weaklink.collector.tensors import tensors_in
+from weaklink.collector.tensors import memory_of, shares_memory, tensors_in
 from weaklink.collector.watching.data import DataRecord
 from weaklink.collector.watching.datasets import DatasetDifference, differences
 from weaklink.collector.watching.misread import Misread, meets_all, misread
@@ -72,7 +72,7 @@ class _Answered:
     number: int
     module: weakref.ref[nn.Module]
     output: weakref.ref[Tensor]
-    storage: int
+    memory: int | None
     rows: int
     template: tuple[Any, dict[str, Any]]
     pairs: Pairs
@@ -101,7 +101,7 @@ class EvaluationReader:
             call.number,
             weakref.ref(call.module),
             weakref.ref(output),
-            storage_of(output),
+            memory_of(output),
             len(output),
             template,
             pairs,
@@ -116,7 +116,7 @@ class EvaluationReader:
         output = last.output() if last is not None else None
         if last is None or output is None:
             return
-        same = storage_of(loss.scores) == last.storage or loss.scores.shape == output.shape
+        same = shares_memory(loss.scores, last.memory) or loss.scores.shape == output.shape
         if same and meets_all(tuple(loss.scores.shape), tuple(loss.target.shape)):
             self._misread(Misread("all pairs", last.rows, self._watcher.code.site("error taken over all pairs")))
         if not same or last.number in self._record.by_loss:
@@ -243,14 +243,6 @@ def template_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dic
 
 def _slot(value: Any) -> Any:
     return (value.dtype, value.device) if isinstance(value, Tensor) else value
-
-
-def storage_of(tensor: Tensor) -> int:
-    """What tells the memory of a tensor from that of another, both alive; 0 where it has none."""
-    try:
-        return int(tensor.untyped_storage().data_ptr())
-    except (RuntimeError, NotImplementedError):
-        return 0
 
 
 def _overlap(data: DataRecord) -> Overlap | None:

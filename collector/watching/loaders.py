@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, RandomSampler, Sampler
 
 from weaklink.collector.evidence import Site
-from weaklink.collector.tensors import digest_all
+from weaklink.collector.tensors import digest_all, memory_of, shares_memory
 
 # Distinct row numbers that are counted for each loader, passes and batches whose contents are compared.
 COUNTED_ROWS = 200_000
@@ -121,7 +121,7 @@ class Leaf:
 
     path: Path
     ref: weakref.ref[Tensor]
-    storage: int
+    memory: int | None
     shape: tuple[int, ...]
 
     @property
@@ -131,7 +131,7 @@ class Leaf:
     def is_seen_in(self, tensor: Tensor) -> bool:
         """Whether that tensor is this one, or a view of it."""
         mine = self.ref()
-        return mine is tensor or (mine is not None and self.storage == _storage(tensor))
+        return mine is tensor or (mine is not None and shares_memory(tensor, self.memory))
 
 
 @dataclass
@@ -215,7 +215,7 @@ class Pass:
         tensors = list(leaves_in(data))
         self._compare(indices, [tensor for _, tensor in tensors], step)
         self.yielded += 1
-        leaves = [Leaf(path, weakref.ref(t), _storage(t), tuple(t.shape)) for path, t in tensors]
+        leaves = [Leaf(path, weakref.ref(t), memory_of(t), tuple(t.shape)) for path, t in tensors]
         return Batch(self.loader, indices, leaves)
 
     def _compare(self, indices: tuple[int, ...] | None, tensors: list[Tensor], step: int) -> None:
@@ -260,10 +260,3 @@ def _length(dataset: Any) -> int | None:
         return len(dataset)
     except Exception:  # a stream has none, and the user's own may raise anything
         return None
-
-
-def _storage(tensor: Tensor) -> int:
-    try:
-        return int(tensor.untyped_storage().data_ptr())
-    except (RuntimeError, NotImplementedError):  # sparse, fake or nested: known by identity alone
-        return -1
