@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from weaklink.collector.catalogue import capability, dependency, objective, ownership, task, update
+from weaklink.collector.catalogue import (
+    capability,
+    dependency,
+    evaluation,
+    gradient,
+    objective,
+    ownership,
+    task,
+    update,
+)
 from weaklink.collector.catalogue.entry import Entry, NoParameters, ParameterGlob
 from weaklink.collector.errors import InterventionError
 from weaklink.collector.evidence import Model, Value
@@ -17,7 +26,7 @@ __all__ = ["CATALOGUE", "Entry", "NoParameters", "ParameterGlob", "checked_param
 
 CATALOGUE: dict[str, Entry] = {
     entry.name: entry
-    for boundary in (task, objective, dependency, ownership, update, capability)
+    for boundary in (task, objective, dependency, gradient, ownership, update, capability, evaluation)
     for entry in boundary.ENTRIES
 }
 

@@ -32,6 +32,7 @@ REINITIALIZE = Entry(
     not_applicable="No module that matches holds parameters and knows how to draw them.",
     parameters=Redrawing,
     can_move=FROM_FORWARD | {"parameters.first"},
+    decides=frozenset({"initial_weights_wrong", "zero_gradient", "signal_vanishes"}),
 )
 
 WITHOUT_DROPOUT = Entry(
@@ -43,6 +44,7 @@ WITHOUT_DROPOUT = Entry(
     not_applicable="No dropout is active in train mode, or it runs in a compiled region.",
     parameters=NoParameters,
     can_move=FROM_FORWARD,
+    decides=frozenset({"regularization_wrong"}),
 )
 
 ENTRIES = (REINITIALIZE, WITHOUT_DROPOUT)

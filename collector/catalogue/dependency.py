@@ -23,6 +23,7 @@ REATTACH = Entry(
     not_applicable="That line calls no detach, what it detaches needs no gradient, or it stands in a compiled region.",
     parameters=SiteOfCall,
     can_move=FROM_BACKWARD,
+    decides=frozenset({"graph_cut"}),
 )
 
 ENTRIES = (REATTACH,)

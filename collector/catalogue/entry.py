@@ -24,7 +24,8 @@ class Entry:
     """One experiment.
 
     `can_move` names the measurements (without their brackets) that the intervention is able to move. A stay-list made
-    only of others would hold whatever happens, so the contract refuses it.
+    only of others would hold whatever happens, so the contract refuses it. `decides` names the mechanism families whose
+    claim it can support: a row that flips under a change says nothing of a family that has no part in that change.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Entry:
     not_applicable: str
     parameters: type[Model]
     can_move: frozenset[str]
+    decides: frozenset[str]
 
 
 # What a change can move, by where in the first step it acts: everything that comes after it, and nothing before.

@@ -13,6 +13,7 @@ RAW_SCORES_TO_LOSS = Entry(
     not_applicable="No softmax is fed to them, it was worked on in between, or it happens in a compiled region.",
     parameters=NoParameters,
     can_move=FROM_LOSS,
+    decides=frozenset({"wrong_scores_to_loss"}),
 )
 
 WITHOUT_LABEL_SMOOTHING = Entry(
@@ -23,6 +24,7 @@ WITHOUT_LABEL_SMOOTHING = Entry(
     not_applicable="No cross entropy is called with label smoothing.",
     parameters=NoParameters,
     can_move=FROM_LOSS,
+    decides=frozenset({"regularization_wrong", "wrong_term_or_sign"}),
 )
 
 ENTRIES = (RAW_SCORES_TO_LOSS, WITHOUT_LABEL_SMOOTHING)

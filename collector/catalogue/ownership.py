@@ -13,6 +13,7 @@ OWN_MISSING_PARAMETERS = Entry(
     not_applicable="No matching trainable parameter is missing from the optimizers, or the script never steps one.",
     parameters=ParameterGlob,
     can_move=FROM_STEP | {"owned"},
+    decides=frozenset({"optimizer_holds_old_objects", "not_in_optimizer", "not_registered"}),
 )
 
 ENTRIES = (OWN_MISSING_PARAMETERS,)

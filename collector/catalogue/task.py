@@ -23,6 +23,7 @@ REALIGN_TARGETS = Entry(
     not_applicable="No rule is declared, the rule's targets have another number of entries, or all agree already.",
     parameters=NoParameters,
     can_move=FROM_LOSS | {"target.first"},
+    decides=frozenset({"pairing_broken", "label_convention"}),
 )
 
 PERMUTE_TARGETS = Entry(
@@ -34,6 +35,7 @@ PERMUTE_TARGETS = Entry(
     not_applicable="The script calls no such loss, or its targets are one row or all alike.",
     parameters=Permutation,
     can_move=FROM_LOSS | {"target.first"},
+    decides=frozenset({"pairing_broken", "target_leak"}),
 )
 
 ENTRIES = (REALIGN_TARGETS, PERMUTE_TARGETS)

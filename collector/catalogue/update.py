@@ -39,6 +39,7 @@ SCALE_LR = Entry(
     not_applicable="The script never steps an optimizer, or its rates are 0.",
     parameters=RateFactor,
     can_move=FROM_STEP | {"lr.first"},
+    decides=frozenset({"rate_wrong"}),
 )
 
 FRESH_OPTIMIZER = Entry(
@@ -50,6 +51,7 @@ FRESH_OPTIMIZER = Entry(
     not_applicable="The script never steps an optimizer, or before any model ran.",
     parameters=FreshOptimizer,
     can_move=FROM_STEP | {"lr.first", "owned"},
+    decides=frozenset({"update_lost", "optimizer_state_wrong", "rate_wrong"}),
 )
 
 WITHOUT_WEIGHT_DECAY = Entry(
@@ -60,6 +62,7 @@ WITHOUT_WEIGHT_DECAY = Entry(
     not_applicable="No group has a weight decay, or the script never steps an optimizer.",
     parameters=NoParameters,
     can_move=FROM_STEP,
+    decides=frozenset({"regularization_wrong"}),
 )
 
 WITHOUT_CLIPPING = Entry(
@@ -70,6 +73,7 @@ WITHOUT_CLIPPING = Entry(
     not_applicable="The script does not call them, or they would have changed no gradient.",
     parameters=NoParameters,
     can_move=FROM_STEP,
+    decides=frozenset({"clipping_misordered"}),
 )
 
 ENTRIES = (SCALE_LR, FRESH_OPTIMIZER, WITHOUT_WEIGHT_DECAY, WITHOUT_CLIPPING)
