@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from weaklink.agent.runner import Runner, RunRecord
 from weaklink.collector.errors import WeaklinkError
 from weaklink.collector.evidence import Evidence
 from weaklink.collector.job import CLOSE_UP_STEPS
 from weaklink.collector.merging import merged, needs_looks_in_place
+
+if TYPE_CHECKING:
+    from weaklink.agent.runner import Runner, RunRecord
 
 # A close-up is to take seconds: a stage that lies further into the run than this is not looked at.
 SECONDS = 30.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weaklink.agent.horizons import Horizon
 from weaklink.agent.proposal import Proposal
 from weaklink.agent.record.bodies import Frozen
 from weaklink.agent.record.canonical import digest
@@ -16,7 +17,7 @@ from weaklink.collector.declared import Intent
 from weaklink.collector.evidence import Evidence
 from weaklink.collector.job import Pins
 
-CLAIM_SCHEMA = "weaklink.claim/1"
+CLAIM_SCHEMA = "weaklink.claim/2"
 CONTEXT_SCHEMA = "weaklink.context/1"
 # A change must exceed the placebo's by this factor (docs/verification.md).
 FLOOR_FACTOR = 10
@@ -25,7 +26,7 @@ FLOOR_FACTOR = 10
 def freeze(
     evidence: Evidence,
     proposal: Proposal,
-    horizon: int,
+    plan: list[Horizon],
     pins: Pins,
     rule: str | None = None,
     intent: Intent | None = None,
@@ -35,19 +36,20 @@ def freeze(
     Args:
         evidence: The observed run.
         proposal: Accepted by the contract.
-        horizon: Optimizer steps of every rerun.
+        plan: Optimizer steps of every rerun, and of the extension where the first horizon does not decide; None is
+            the whole run.
         pins: Seeds fixed from outside.
         rule: What the user declared with `--rule`.
         intent: What else the user declared.
     """
-    claim, context = _claim(evidence, proposal, horizon, pins), _context(evidence, proposal)
+    claim, context = _claim(evidence, proposal, plan, pins), _context(evidence, proposal)
     # Only where something was declared: a claim without declarations has the digest it always had.
     claim |= {} if rule is None else {"rule": rule}
     claim |= {"declared": intent.said} if intent is not None and intent.said else {}
     return Frozen(claim_sha256=digest(claim), context_sha256=digest(context), claim=claim, context=context)
 
 
-def _claim(evidence: Evidence, proposal: Proposal, horizon: int, pins: Pins) -> dict[str, Any]:
+def _claim(evidence: Evidence, proposal: Proposal, plan: list[Horizon], pins: Pins) -> dict[str, Any]:
     body = proposal.model_dump(mode="json")
     # Quoted values are measurements: they belong to the context.
     body["cited"] = [{"row": citation.row, "field": citation.field} for citation in proposal.cited]
@@ -58,7 +60,7 @@ def _claim(evidence: Evidence, proposal: Proposal, horizon: int, pins: Pins) -> 
         "sources": [s.model_dump(mode="json") for s in evidence.sources if not is_absolute(s.path)],
         "seeds": pins.model_dump(mode="json"),
         "reruns": ["control", "control_again", "placebo", "treatment"],
-        "horizon": horizon,
+        "horizons": plan,
         "tolerance": {"floor": "placebo and control against control", "factor": FLOOR_FACTOR, "same": "bitwise"},
     }
 

@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from weaklink.agent.horizons import Horizon
 from weaklink.agent.proposal import Proposal
 from weaklink.agent.record.bodies import Frozen
 from weaklink.agent.record.incident import Incident
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from weaklink.agent.session import Options
 
 
-def check_resumable(incident: Incident, options: Options) -> tuple[Evidence, Proposal, Frozen, int]:
-    """Evidence, proposal, frozen prediction and horizon of an incident whose experiment was never judged.
+def check_resumable(incident: Incident, options: Options) -> tuple[Evidence, Proposal, Frozen, list[Horizon]]:
+    """Evidence, proposal, frozen prediction and horizons of an incident whose experiment was never judged.
 
     Raises:
         UsageError: There is nothing to run, it was judged already, or a source differs from the frozen claim.
@@ -53,7 +54,7 @@ def check_resumable(incident: Incident, options: Options) -> tuple[Evidence, Pro
             about=str(options.folder),
             hint="run it where the sources are as they were (--in DIR), or diagnose again.",
         )
-    return evidence, proposal, frozen, int(frozen.claim["horizon"])
+    return evidence, proposal, frozen, list(frozen.claim["horizons"])
 
 
 def changed_sources(frozen: Frozen, folder: Path) -> list[str]:

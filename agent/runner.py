@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from weaklink.agent.horizons import Horizon, Means
+from weaklink.agent.inputs import Inputs
 from weaklink.agent.progress import Progress
 from weaklink.agent.subject_files import located, located_rule, script_of, with_script
 from weaklink.collector.capture import MANIFEST, RECREATED, Outcomes
@@ -17,6 +19,7 @@ from weaklink.collector.declared import Intent
 from weaklink.collector.errors import SubjectError
 from weaklink.collector.evidence import Evidence, Subject, Value, read_evidence
 from weaklink.collector.job import CLOSE_UP_STEPS, CaptureSettings, Job, JobResult, LookMode, Pins, Role
+from weaklink.collector.merging import merged, needs_looks_in_place
 from weaklink.collector.scratch import Scratch
 from weaklink.collector.workers import Workers, base_environment, needs_fresh_interpreter
 
@@ -38,11 +41,15 @@ CAPTURE_BEFORE = 2
 
 @dataclass
 class RunRecord:
-    """One run of the subject: its evidence (None where it left none) and how its process ended."""
+    """One run of the subject: its evidence (None where it left none) and how its process ended.
+
+    `changed_inputs` are files it read that differ from what the first run of all found there.
+    """
 
     evidence: Evidence | None
     result: JobResult
     files_written: list[str] = field(default_factory=list)
+    changed_inputs: list[str] = field(default_factory=list)
 
     @property
     def problem(self) -> str | None:
@@ -107,20 +114,64 @@ class Runner:
         except BaseException:
             self._workers.close()
             raise
+        self._inputs = Inputs(self.folder)
 
     def observe(self) -> RunRecord:
         """The observed run, to its end or its deadline."""
         return self._run("observe", None, None, {}, None)
 
     def rerun(
-        self, role: Role, observed: Evidence, horizon: int, intervention: str | None, parameters: dict[str, Value]
+        self,
+        role: Role,
+        observed: Evidence,
+        horizon: Horizon,
+        intervention: str | None,
+        parameters: dict[str, Value],
+        means: Means | None = None,
     ) -> RunRecord:
-        """One rerun of `horizon` optimizer steps, under one intervention or none."""
-        return self._run(role, observed, horizon, parameters, intervention)
+        """One rerun of `horizon` optimizer steps, under one intervention or none.
+
+        Args:
+            role: Which of an experiment's reruns it is.
+            observed: The evidence of the observed run.
+            horizon: Optimizer steps; None is the whole run.
+            intervention: Entry of the catalogue, or the placebo.
+            parameters: Those of the intervention.
+            means: What is to be measured besides watching, so that rows which took it are measured again. A close-up,
+                and looks that the process cannot be copied for, take short reruns of their own, under the same
+                intervention; their rows are merged as the observed run's were.
+        """
+        means = means or Means()
+        looks: LookMode = "fork" if means.look else "off"
+        record = self._run(role, observed, horizon, parameters, intervention, looks)
+        if record.evidence is None or record.result.interrupted:
+            return record
+        close: RunRecord | None = None
+        looked: RunRecord | None = None
+        if means.starts:
+            close = self._close_up(observed, means.starts, parameters, intervention, f"{role}.close_up")
+        if means.look and needs_looks_in_place(record.evidence):
+            name = f"{role}.looks"
+            looked = self._run("close_up", observed, horizon, parameters, intervention, looks="in_place", name=name)
+        others = [other for other in (close, looked) if other is not None]
+        record.evidence = merged(record.evidence, *(other.evidence if other else None for other in (close, looked)))
+        record.result.interrupted = any(other.result.interrupted for other in others)
+        return record
 
     def close_up(self, observed: Evidence, starts: list[int]) -> RunRecord:
         """A rerun in which every operation of a few steps is seen, from each of `starts` (ascending) on."""
-        return self._run("close_up", observed, starts[-1] + CLOSE_UP_STEPS - 1, {}, None, starts=starts)
+        return self._close_up(observed, starts, {}, None)
+
+    def _close_up(
+        self,
+        observed: Evidence,
+        starts: Sequence[int],
+        parameters: dict[str, Value],
+        intervention: str | None,
+        name: str | None = None,
+    ) -> RunRecord:
+        horizon = starts[-1] + CLOSE_UP_STEPS - 1
+        return self._run("close_up", observed, horizon, parameters, intervention, starts=starts, name=name)
 
     def look(self, observed: Evidence) -> RunRecord:
         """A rerun to the end whose looks are taken in its own process, which is thrown away."""
@@ -150,9 +201,11 @@ class Runner:
         starts: Sequence[int] = (),
         capture: CaptureSettings | None = None,
         captured: Path | None = None,
+        name: str | None = None,
     ) -> RunRecord:
+        """One run. `name` is what its log is called, by default its role."""
         self._scratch.lay()
-        evidence = self._scratch.base / f"{role}.evidence.json"
+        evidence = self._scratch.base / f"{name or role}.evidence.json"
         evidence.unlink(missing_ok=True)
         rerun = observed is not None
         job = Job(
@@ -180,7 +233,7 @@ class Runner:
         )
         self._progress.begin(f"{role.replace('_', ' ')} run of {self.subject.name}")
         try:
-            result = self._workers.run(job, self._logs / f"{role}.log", self._fresh, self._progress.running)
+            result = self._workers.run(job, self._logs / f"{name or role}.log", self._fresh, self._progress.running)
         finally:
             self._progress.done()
             with without_interruption():
@@ -190,6 +243,7 @@ class Runner:
             record.evidence = read_evidence(evidence)
             record.evidence.subject = self.subject
             record.evidence.files_written = written
+            record.changed_inputs = self._inputs.changed(record.evidence)
         elif not rerun and not result.interrupted:
             raise self._nothing_measured(record)
         return record

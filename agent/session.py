@@ -15,6 +15,7 @@ from weaklink.agent.close_up import closer
 from weaklink.agent.contract import violations
 from weaklink.agent.errors import ContractNotMetError, NothingMeasuredError
 from weaklink.agent.freeze import freeze
+from weaklink.agent.horizons import Horizon, cost, horizons, means
 from weaklink.agent.progress import Progress
 from weaklink.agent.proposal import Proposal
 from weaklink.agent.record.bodies import (
@@ -24,27 +25,25 @@ from weaklink.agent.record.bodies import (
     Frozen,
     Observed,
     Opened,
-    RerunFinished,
     RerunStarted,
     VerdictReached,
 )
 from weaklink.agent.record.chain import RecordWriter
 from weaklink.agent.record.incident import Incident, new_incident
 from weaklink.agent.reporters.reading import effective_divergence
+from weaklink.agent.reruns import Recorder, RerunInterruptedError, finished, planned
+from weaklink.agent.resuming import changed_sources
 from weaklink.agent.runner import Runner, RunRecord
 from weaklink.agent.subject_files import script_of
-from weaklink.agent.verdict import IncidentStatus
-from weaklink.agent.verifier import Reruns, judge, status_of
+from weaklink.agent.verdict import IncidentStatus, Verdict
+from weaklink.agent.verifier import Reruns, judge, shows, status_of, undecided, unjudged
 from weaklink.collector.declared import Intent
 from weaklink.collector.errors import WeaklinkError
-from weaklink.collector.evidence import Evidence, Subject, Value, evidence_text, write_evidence
+from weaklink.collector.evidence import Evidence, Subject, evidence_text, write_evidence
 from weaklink.collector.job import Pins
 from weaklink.collector.table.text import printable
 
 ATTEMPTS = 3
-SHORTEST_HORIZON = 50
-LONGEST_HORIZON = 1000
-PLACEBO = "placebo"
 
 
 @dataclass(frozen=True)
@@ -225,11 +224,11 @@ class Session:
         status = IncidentStatus(cause="suspected" if proposal.mechanisms else "unknown")
         if proposal.outcome != "experiment":
             return self._close(status, None, None)
-        horizon = self.options.horizon or default_horizon(evidence)
-        frozen = self._freeze(evidence, proposal, horizon, runner.pins if runner else Pins())
+        plan = horizons(evidence, proposal, self.options.horizon)
+        frozen = self._freeze(evidence, proposal, plan, runner.pins if runner else Pins())
         if runner is None or not self.options.rerun:
             return self._close(status, None, None)
-        return self._verify(evidence, proposal, frozen, horizon, runner)
+        return self._verify(evidence, proposal, frozen, plan, runner)
 
     def _propose(self, evidence: Evidence) -> Proposal | None:
         brief = render_brief(evidence)
@@ -246,56 +245,61 @@ class Session:
                 return proposal
         return None
 
-    def _freeze(self, evidence: Evidence, proposal: Proposal, horizon: int, pins: Pins) -> Frozen:
-        frozen = freeze(evidence, proposal, horizon, pins, self.options.rule, self.options.intent)
+    def _freeze(self, evidence: Evidence, proposal: Proposal, plan: list[Horizon], pins: Pins) -> Frozen:
+        frozen = freeze(evidence, proposal, plan, pins, self.options.rule, self.options.intent)
         self.writer.append("prediction.frozen", frozen, durable=True)
         self.progress.say(f"frozen   claim {frozen.claim_sha256}")
         self.progress.say(f"         context {frozen.context_sha256}")
         return frozen
 
-    def _verify(self, evidence: Evidence, proposal: Proposal, frozen: Frozen, horizon: int, runner: Runner) -> Finished:
-        assert proposal.experiment is not None
-        self.progress.say(cost(evidence, horizon))
-        runs: dict[str, Evidence | None] = {}
-        plan: list[tuple[str, str | None, dict[str, Value]]] = [
-            ("control", None, {}),
-            ("control_again", None, {}),
-            (PLACEBO, PLACEBO, {}),
-            ("treatment", proposal.experiment.name, proposal.experiment.parameters),
-        ]
-        for role, intervention, parameters in plan:
-            started = RerunStarted.model_validate(
-                {"role": role, "intervention": intervention, "parameters": parameters, "horizon": horizon}
-            )
-            self.writer.append("rerun.started", started)
-            try:
-                record = runner.rerun(role, evidence, horizon, intervention, parameters)  # type: ignore[arg-type]
-            except WeaklinkError as error:
-                self._close(IncidentStatus(cause="suspected"), error.exit_code, f"the {role} rerun failed: {error}")
-                raise
-            runs[role] = record.evidence
-            self._finished(role, record)
-            if record.result.interrupted:
-                return self._close(IncidentStatus(cause="suspected"), 130, f"interrupted in the {role} rerun")
-        verdict = judge(proposal, Reruns(observed=evidence, **runs))
+    def _verify(
+        self, evidence: Evidence, proposal: Proposal, frozen: Frozen, plan: list[Horizon], runner: Runner
+    ) -> Finished:
+        self.progress.say(cost(evidence, plan))
+        recorder = Recorder(runner, self.writer, evidence)
+        suspected = IncidentStatus(cause="suspected")
+        verdict = None
+        try:
+            for number, horizon in enumerate(plan):
+                last = number == len(plan) - 1
+                verdict = self._experiment(evidence, proposal, frozen, horizon, recorder, last)
+                if verdict is not None and (last or not undecided(verdict, proposal)):
+                    break
+        except RerunInterruptedError as stopped:
+            return self._close(suspected, 130, f"interrupted in the {stopped.role} rerun")
+        except WeaklinkError as error:
+            self._close(suspected, error.exit_code, f"a rerun failed: {error}")
+            raise
+        assert verdict is not None
         status = status_of(verdict, proposal)
         self.writer.append("verdict.reached", VerdictReached(verdict=verdict, status=status), durable=True)
         return self._close(status, None, None)
 
+    def _experiment(
+        self,
+        evidence: Evidence,
+        proposal: Proposal,
+        frozen: Frozen,
+        horizon: Horizon,
+        recorder: Recorder,
+        last: bool,
+    ) -> Verdict | None:
+        """The experiment at one horizon; None where its control does not show the row and a longer one may."""
+        assert proposal.experiment is not None
+        runs: dict[str, Evidence | None] = {}
+        for rerun in planned(proposal.experiment, means(evidence, proposal)):
+            if changed := changed_sources(frozen, self.options.folder):
+                return unjudged(proposal, "void", f"the source changed since the freeze: {', '.join(changed[:5])}")
+            runs[rerun.role] = recorder.run(rerun, horizon)
+            if recorder.contaminated:
+                text = f"the {rerun.role} rerun read what was not there before: {', '.join(recorder.contaminated[:5])}"
+                return unjudged(proposal, "void", text)
+            if rerun.role == "control" and not last and not shows(runs["control"], proposal.first_row):
+                return None
+        return judge(proposal, Reruns(observed=evidence, **runs))
+
     def _finished(self, role: str, record: RunRecord) -> None:
-        self.writer.append(
-            "rerun.finished",
-            RerunFinished.model_validate(
-                {
-                    "role": role,
-                    "evidence": record.evidence,
-                    "problem": record.problem,
-                    "seconds": round(record.result.seconds, 3),
-                    "output_sha256": record.result.output_sha256,
-                    "files_written": record.files_written,
-                }
-            ),
-        )
+        self.writer.append("rerun.finished", finished(role, record))
 
     def _close(self, status: IncidentStatus, exit_code: int | None, problem: str | None) -> Finished:
         """Write the last line. Without an exit code, the chain decides: 1 for a divergence or an exception, else 0."""
@@ -321,34 +325,16 @@ def verify_incident(incident: Incident, options: Options, progress: Progress, ad
     """
     from weaklink.agent.resuming import check_resumable
 
-    evidence, proposal, frozen, horizon = check_resumable(incident, options)
+    evidence, proposal, frozen, plan = check_resumable(incident, options)
     session = Session(options, advisor, progress)
     session.folder = incident.folder
     session.writer = RecordWriter.resume(incident.folder)
     try:
         (session.folder / "logs").mkdir(exist_ok=True)
         with session._runner() as runner:
-            return session._verify(evidence, proposal, frozen, horizon, runner)
+            return session._verify(evidence, proposal, frozen, plan, runner)
     finally:
         session.writer.close()
-
-
-def default_horizon(evidence: Evidence) -> int:
-    """Twice the step at which the evidence appeared, at least 50: half of all faults show by then, most by 200."""
-    row = evidence.first_divergence
-    onset = row.step if row is not None and row.step is not None else 1
-    # Where the row dates from an early step, its consequence may show much later.
-    turned = row.values.get("nonfinite_from_step") if row is not None else None
-    onset = max(onset, turned) if isinstance(turned, int) else onset
-    return max(SHORTEST_HORIZON, min(2 * onset, LONGEST_HORIZON))
-
-
-def cost(evidence: Evidence, horizon: int) -> str:
-    """One line on what the reruns will take, from what the observed run took."""
-    steps = max(evidence.outcome.steps, evidence.outcome.backwards, 1)
-    share = min(1.0, horizon / steps)
-    seconds = 4 * max(evidence.outcome.seconds * share, 0.05)
-    return f"rerun    4 reruns of up to {min(horizon, steps)} steps, about {max(1, round(seconds))} s in all"
 
 
 def measured(evidence: Evidence) -> bool:

@@ -43,19 +43,19 @@ def judge(proposal: Proposal, reruns: Reruns) -> Verdict:
     """
     if reruns.control is None or reruns.control_again is None or reruns.treatment is None:
         lost = "control" if reruns.control is None or reruns.control_again is None else "treated"
-        return _unjudged(proposal, "inconclusive", f"a {lost} rerun left nothing to compare", applied=False)
+        return unjudged(proposal, "inconclusive", f"a {lost} rerun left nothing to compare", applied=False)
     report = reruns.treatment.intervention
     if report is None or not report.applied:
         text = "the experiment found nothing to change in the rerun"
-        return _unjudged(proposal, "not_applicable", text, applied=False)
+        return unjudged(proposal, "not_applicable", text, applied=False)
     keys = list(dict.fromkeys(_keys(proposal)))
     unstable = [key for key in keys if not _bitwise(take(reruns.control, key), take(reruns.control_again, key))]
     for name, run in (("second control", reruns.control_again), ("treated rerun", reruns.treatment)):
         if (ended := _ended_otherwise(name, run, reruns.control)) is not None:
-            return _unjudged(proposal, "inconclusive", ended, applied=True)
+            return unjudged(proposal, "inconclusive", ended, applied=True)
     if reruns.placebo is None or reruns.placebo.intervention is None or not reruns.placebo.intervention.applied:
         text = "the placebo changed nothing, so there is no noise floor"
-        return _unjudged(proposal, "inconclusive", text, applied=True)
+        return unjudged(proposal, "inconclusive", text, applied=True)
     outcomes = [_judge_one(m, p, reruns, unstable) for m in proposal.mechanisms for p in m.predictions]
     stays = [_judge_stay(key, reruns, unstable) for key in proposal.must_stay_unchanged]
     mechanisms = _judge_mechanisms(proposal, reruns, outcomes, stays)
@@ -82,12 +82,33 @@ def status_of(verdict: Verdict, proposal: Proposal) -> IncidentStatus:
     return IncidentStatus.model_validate({"cause": cause, "action": "proposed" if proposed else "none"})
 
 
+def shows(run: Evidence | None, row_id: str | None) -> bool:
+    """Whether that row diverges in this run."""
+    return _status(run, row_id) in DIVERGING
+
+
+def undecided(verdict: Verdict, proposal: Proposal) -> bool:
+    """Whether more steps may decide what these did not.
+
+    Nothing was changed yet, something was not measured, or the row flipped while a magnitude had not moved far enough:
+    losses part later than rows do.
+    """
+    lead = verdict.mechanisms[0]
+    flipped = any(
+        outcome.mechanism == lead.id and outcome.status == "held"
+        for outcome in verdict.predictions
+        if outcome.measurement == f"row[{proposal.first_row}]"
+    )
+    return lead.status in ("inconclusive", "not_applicable") or (lead.status == "refuted" and flipped)
+
+
 def _keys(proposal: Proposal) -> list[str]:
     predicted = [p.measurement for mechanism in proposal.mechanisms for p in mechanism.predictions]
     return [*predicted, *proposal.must_change, *proposal.must_stay_unchanged]
 
 
-def _unjudged(proposal: Proposal, status: MechanismStatus, reason: str, applied: bool) -> Verdict:
+def unjudged(proposal: Proposal, status: MechanismStatus, reason: str, applied: bool = False) -> Verdict:
+    """A verdict without a comparison: no prediction is measured, and every mechanism ends so, for this reason."""
     outcomes = [
         PredictionOutcome(
             mechanism=m.id,

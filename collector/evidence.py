@@ -21,6 +21,7 @@ Boundary = Literal["TASK", "OBJECTIVE", "DEPENDENCY", "GRADIENT", "OWNERSHIP", "
 BOUNDARIES: tuple[Boundary, ...] = get_args(Boundary)
 Status = Literal["pass", "fail", "suspected", "evidence", "not_measured"]
 Basis = Literal["exact", "declared", "controlled"]
+Means = Literal["look", "close_up"]
 Branch = Literal[
     "flat",
     "slow",
@@ -80,7 +81,9 @@ class Row(Model):
     """One line of the learning chain.
 
     `basis` belongs to a fail: *exact* holds by identity or arithmetic, *declared* contradicts what the user declared,
-    *controlled* was reversed by a control run. `step` counts optimizer steps from 1; None means the whole run.
+    *controlled* was reversed by a control run. `step` counts optimizer steps from 1; None means the whole run. `means`
+    says what it took besides watching: a look in a copy of the process, a close-up. A rerun that is to show the row
+    again needs the same.
     """
 
     id: str
@@ -91,6 +94,7 @@ class Row(Model):
     reason: str | None = None
     where: list[Site] = []
     step: int | None = None
+    means: list[Means] = []
     downstream: bool = False
 
     @model_validator(mode="after")

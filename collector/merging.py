@@ -34,6 +34,8 @@ def merged(observed: Evidence, close: Evidence | None, looked: Evidence | None =
         _lend_square(result, own)
         _lend_origin(result, own)
         _lend_cut(result, close)
+        for row in own.values():
+            row.means = ["close_up"]
         result.rows += [row for row in own.values() if result.row(row.id) is None]
         result.problems += [f"close-up: {problem}" for problem in close.problems]
     result.rows = mark_downstream(result.rows)

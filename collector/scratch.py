@@ -52,7 +52,8 @@ def sweep(temporary: Path) -> None:
             continue  # somebody else's, or no scratch folder of ours
 
 
-def _state(path: str) -> FileState:
+def state_of(path: str) -> FileState:
+    """The file's state; -1 for both where there is none."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -145,7 +146,7 @@ class Scratch:
         size = entry.stat().st_size
         if size > COPY_FILE_BYTES or size > self._budget or not os.access(entry.path, os.R_OK):
             os.symlink(entry.path, target)
-            self._linked[entry.path] = _state(entry.path)
+            self._linked[entry.path] = state_of(entry.path)
             return
         self._budget -= size
         shutil.copy2(entry.path, target)
@@ -155,7 +156,7 @@ class Scratch:
         for folder, _, files in os.walk(self.folder):
             for name in files:
                 path = os.path.join(folder, name)
-                found[os.path.relpath(path, self.folder)] = _state(path)
+                found[os.path.relpath(path, self.folder)] = state_of(path)
         return found
 
     def settle(self) -> list[str]:
@@ -167,7 +168,7 @@ class Scratch:
         now = self._listing() if self.folder.exists() else {}
         inside = sorted(path for path, state in now.items() if self._before.get(path) != state)
         outside = undo(self.journal)
-        harmed = [path for path, state in self._linked.items() if _state(path) != state]
+        harmed = [path for path, state in self._linked.items() if state_of(path) != state]
         if harmed:
             raise StorageError(
                 "A run wrote through a link into a file of yours, by a library that Python does not see.",

@@ -9,6 +9,8 @@ rerun.started        which rerun, under which intervention
 rerun.finished       its evidence, or how it died
 verdict.reached      predictions against measurements
 incident.amended     a labelled correction; nothing is edited
+operator.fact        what the operator says of the intended system, word for word
+incident.continued   a further round in the same incident: what was asked for this time
 incident.closed      status and exit code
 """
 
@@ -75,12 +77,15 @@ class RerunStarted(Model):
 
 
 class RerunFinished(Model):
+    """`changed_inputs` are files it read that are no longer what the observed run read."""
+
     role: RERUN_ROLES
     evidence: Evidence | None
     problem: str | None = None
     seconds: float
     output_sha256: str | None = None
     files_written: list[str] = []
+    changed_inputs: list[str] = []
 
 
 class VerdictReached(Model):
@@ -91,6 +96,30 @@ class VerdictReached(Model):
 class Amended(Model):
     of: int
     text: str
+
+
+class OperatorFact(Model):
+    """What the operator said, and when. `number` counts the facts of an incident from 1; reports name it by that."""
+
+    number: int
+    text: str
+    given: str
+
+
+class Continued(Model):
+    """A further round. `facts` are the numbers of those given for it; `declared` and `options` are what holds now.
+
+    `experiment` is the operator's own choice from the catalogue, as `NAME(key=value)`; None: the advisor's.
+    """
+
+    round: int
+    created: str
+    weaklink: str
+    advisor: str
+    facts: list[int] = []
+    experiment: str | None = None
+    options: dict[str, Value] = {}
+    declared: dict[str, Any] = {}
 
 
 class Closed(Model):
@@ -109,5 +138,7 @@ BODIES: dict[str, type[Model]] = {
     "rerun.finished": RerunFinished,
     "verdict.reached": VerdictReached,
     "incident.amended": Amended,
+    "operator.fact": OperatorFact,
+    "incident.continued": Continued,
     "incident.closed": Closed,
 }

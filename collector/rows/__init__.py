@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from weaklink.collector.evidence import Row, mark_downstream
 from weaklink.collector.rows import (
     aligned,
@@ -89,6 +91,13 @@ _BOUNDARIES = (
 
 def build_rows(run: Observation, problems: list[str]) -> list[Row]:
     """All rows in chain order, downstream failures marked. A boundary whose reading fails is reported in `problems`."""
+    found = _read_all(run, problems)
+    if any(look.values is not None for look in run.tape.looks.values()):
+        _mark_looked(found, run)
+    return mark_downstream(found)
+
+
+def _read_all(run: Observation, problems: list[str]) -> list[Row]:
     found: list[Row] = []
     for boundary in _BOUNDARIES:
         try:
@@ -96,4 +105,13 @@ def build_rows(run: Observation, problems: list[str]) -> list[Row]:
         except Exception as error:
             name = boundary.__name__.rpartition(".")[2]
             problems.append(f"rows of {name}: {type(error).__name__}: {error}")
-    return mark_downstream(found)
+    return found
+
+
+def _mark_looked(found: list[Row], run: Observation) -> None:
+    """Mark the rows that took a look: those which the same run, read without its looks, does not have so."""
+    blind = replace(run, tape=replace(run.tape, looks={}))
+    watched = {row.id: row for row in _read_all(blind, [])}
+    for row in found:
+        if row.status != "not_measured" and watched.get(row.id) != row:
+            row.means = ["look"]
