@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weaklink.agent.horizons import Horizon
+from weaklink.agent.horizons import Horizon, means
+from weaklink.agent.measurements import MEASUREMENTS, matching, measured_keys, parse_key
 from weaklink.agent.proposal import Proposal
 from weaklink.agent.record.bodies import Frozen
 from weaklink.agent.record.canonical import digest
@@ -61,16 +62,32 @@ def _claim(evidence: Evidence, proposal: Proposal, plan: list[Horizon], pins: Pi
         "seeds": pins.model_dump(mode="json"),
         "reruns": ["control", "control_again", "placebo", "treatment"],
         "horizons": plan,
+        "measurements": _measurements(evidence, proposal),
         "tolerance": {"floor": "placebo and control against control", "factor": FLOOR_FACTOR, "same": "bitwise"},
     }
 
 
+def _measurements(evidence: Evidence, proposal: Proposal) -> dict[str, Any]:
+    """What each predicted measurement is taken of, and over which parameters."""
+    found: dict[str, Any] = {}
+    for text in measured_keys(proposal):
+        key = parse_key(text)
+        if key is None:
+            continue
+        kind = MEASUREMENTS[key.name]
+        over = matching(evidence, key.argument or "") if kind.argument == "parameters" else []
+        found[text] = {"meaning": kind.meaning, "parameters": sorted({record.name for record in over})}
+    return found
+
+
 def _context(evidence: Evidence, proposal: Proposal) -> dict[str, Any]:
+    how = means(evidence, proposal)
     return {
         "schema": CONTEXT_SCHEMA,
         "subject": evidence.subject.name,
         "environment": evidence.environment.model_dump(mode="json"),
         "fingerprint": evidence.fingerprint.model_dump(mode="json"),
         "cited": [citation.model_dump(mode="json") for citation in proposal.cited],
+        "means": {"look": how.look, "close_up_from": list(how.starts)},
         "outside_sources": [s.model_dump(mode="json") for s in evidence.sources if is_absolute(s.path)],
     }

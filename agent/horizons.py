@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weaklink.agent.close_up import beginnings
-from weaklink.agent.measurements import parse_key
+from weaklink.agent.measurements import measured_keys, parse_key
 from weaklink.agent.proposal import Proposal
 from weaklink.collector.evidence import Evidence, Row
 
@@ -68,8 +68,7 @@ def _whole(evidence: Evidence) -> Horizon:
 def means(evidence: Evidence, proposal: Proposal) -> Means:
     """What it takes to measure every row that the proposal's predictions speak about."""
     wanted = {proposal.first_row}
-    predicted = [p.measurement for mechanism in proposal.mechanisms for p in mechanism.predictions]
-    for text in (*predicted, *proposal.must_change, *proposal.must_stay_unchanged):
+    for text in measured_keys(proposal):
         key = parse_key(text)
         if key is not None and key.argument is not None:
             wanted.add(key.argument)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from weaklink.agent.proposal import Proposal
 from weaklink.collector.evidence import Evidence, ParameterRecord, Value
 
 LAST_LOSSES = 10
@@ -68,6 +69,12 @@ def take(evidence: Evidence, text: str) -> Measured:
     if key is None:
         return Measured(reason=f"no measurement of the name {text!r}")
     return MEASUREMENTS[key.name].read(evidence, key.argument or "")
+
+
+def measured_keys(proposal: Proposal) -> list[str]:
+    """Every measurement that a proposal speaks about, each once: predicted, to change, to stay."""
+    predicted = [p.measurement for mechanism in proposal.mechanisms for p in mechanism.predictions]
+    return list(dict.fromkeys([*predicted, *proposal.must_change, *proposal.must_stay_unchanged]))
 
 
 def matching(evidence: Evidence, pattern: str) -> list[ParameterRecord]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weaklink.agent.freeze import FLOOR_FACTOR
-from weaklink.agent.measurements import Measured, take
+from weaklink.agent.measurements import Measured, measured_keys, take
 from weaklink.agent.proposal import Mechanism, Prediction, Proposal
 from weaklink.agent.verdict import (
     IncidentStatus,
@@ -48,7 +48,7 @@ def judge(proposal: Proposal, reruns: Reruns) -> Verdict:
     if report is None or not report.applied:
         text = "the experiment found nothing to change in the rerun"
         return unjudged(proposal, "not_applicable", text, applied=False)
-    keys = list(dict.fromkeys(_keys(proposal)))
+    keys = measured_keys(proposal)
     unstable = [key for key in keys if not _bitwise(take(reruns.control, key), take(reruns.control_again, key))]
     for name, run in (("second control", reruns.control_again), ("treated rerun", reruns.treatment)):
         if (ended := _ended_otherwise(name, run, reruns.control)) is not None:
@@ -100,11 +100,6 @@ def undecided(verdict: Verdict, proposal: Proposal) -> bool:
         if outcome.measurement == f"row[{proposal.first_row}]"
     )
     return lead.status in ("inconclusive", "not_applicable") or (lead.status == "refuted" and flipped)
-
-
-def _keys(proposal: Proposal) -> list[str]:
-    predicted = [p.measurement for mechanism in proposal.mechanisms for p in mechanism.predictions]
-    return [*predicted, *proposal.must_change, *proposal.must_stay_unchanged]
 
 
 def unjudged(proposal: Proposal, status: MechanismStatus, reason: str, applied: bool = False) -> Verdict:

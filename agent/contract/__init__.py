@@ -3,8 +3,8 @@
 A prompt cannot hold a contract, code can. Each violation is one sentence that names what offends and what would be
 accepted, because it goes back to the advisor word for word. The same table, in plain words, is what the brief shows.
 
-A rule's function has the rule's name. They stand in `first_boundary`, `citations`, `mechanisms`, `lists` and
-`experiment`; `families` and `values` are what those share.
+A rule's function has the rule's name. They stand in `first_boundary`, `citations`, `mechanisms`, `lists`,
+`experiment` and `grounds`; `families` and `values` are what those share.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from weaklink.agent.contract import citations, experiment, first_boundary, lists, mechanisms
+from weaklink.agent.contract import citations, experiment, first_boundary, grounds, lists, mechanisms
 from weaklink.agent.contract.experiment import REPAIR_ACTS_AT
 from weaklink.agent.contract.families import ANY_BOUNDARY, BOUNDARY_OF, FAMILIES
 from weaklink.agent.contract.mechanisms import exclusive
@@ -126,8 +126,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "discrimination",
-        "At least two mechanisms exclude each other on at least one measurement: same against any change, up against "
-        "down, or two different values.",
+        "The first mechanism and each of its rivals exclude each other on at least one measurement: same against any "
+        "change, up against down, or two different values.",
         mechanisms.discrimination,
     ),
     Rule("lists", "`must_change` and `must_stay_unchanged` are both filled, and share nothing.", lists.lists),
@@ -159,5 +159,15 @@ RULES: tuple[Rule, ...] = (
         "experiment",
         "One experiment, one change: an entry of the catalogue, with parameters it takes and a pattern that matches.",
         experiment.experiment,
+    ),
+    Rule(
+        "decides",
+        "The experiment is one that can support the first mechanism's family; the catalogue says which it decides.",
+        grounds.decides,
+    ),
+    Rule(
+        "grounds",
+        "Exact evidence does not exclude the first mechanism: its own row, where it has one, does not pass.",
+        grounds.grounds,
     ),
 )

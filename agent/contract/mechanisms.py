@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import combinations
 from typing import get_args
 
 from weaklink.agent.contract.families import BOUNDARY_OF, NONE
 from weaklink.agent.contract.values import agrees, finite_number, listed, quoted
 from weaklink.agent.measurements import take
 from weaklink.agent.proposal import Mechanism, Prediction, Proposal
+from weaklink.collector.catalogue import CATALOGUE
 from weaklink.collector.evidence import BOUNDARIES, Evidence, Status
 
+MOST_SUGGESTED = 6
 _MEASURED_STATUSES = tuple(status for status in get_args(Status) if status != "not_measured")
 
 
@@ -91,17 +92,32 @@ def _prediction(mechanism: Mechanism, prediction: Prediction, evidence: Evidence
 
 
 def discrimination(proposal: Proposal, evidence: Evidence) -> Iterator[str]:
-    """Two mechanisms at least exclude each other somewhere."""
+    """The first mechanism and each rival exclude each other somewhere: else no rerun could support the first."""
     if not 2 <= len(proposal.mechanisms) <= 3:
         return
-    sides = [{p.measurement: p for p in mechanism.predictions} for mechanism in proposal.mechanisms]
-    for one, other in combinations(sides, 2):
-        if any(exclusive(one[key], other[key]) for key in one if key in other):
-            return
-    yield (
-        "No two mechanisms exclude each other on any measurement, so the experiment cannot tell them apart; "
-        "at least one measurement must be, for example, same for one and up for another."
-    )
+    first, *rivals = proposal.mechanisms
+    said = {prediction.measurement: prediction for prediction in first.predictions}
+    for rival in rivals:
+        theirs = {prediction.measurement: prediction for prediction in rival.predictions}
+        if any(exclusive(said[key], theirs[key]) for key in said if key in theirs):
+            continue
+        yield (
+            f"{first.id} and {rival.id} exclude each other on no measurement, so no rerun can tell them apart; "
+            f"{_separating(proposal, evidence, rival)}"
+        )
+
+
+def _separating(proposal: Proposal, evidence: Evidence, rival: Mechanism) -> str:
+    """Which measurements could part the two, among those that the experiment is able to move."""
+    entry = CATALOGUE.get(proposal.experiment.name) if proposal.experiment else None
+    if entry is None:
+        return "predict same for one and a change for the other."
+    rows = [proposal.first_row, *(row.id for row in evidence.rows if row.boundary == rival.boundary)]
+    keys = [f"row[{row}]" for row in dict.fromkeys(rows) if row is not None] if "row" in entry.can_move else []
+    keys += [f"{name}[*]" for name in ("moved", "delta.net", "gradient.first") if name in entry.can_move]
+    keys += [name for name in ("loss.first", "lr.first", "steps", "loss.last") if name in entry.can_move]
+    taken = [key for key in keys if take(evidence, key).taken]
+    return f"of what {entry.name} can move, these may part them: {listed(taken[:MOST_SUGGESTED])}."
 
 
 def exclusive(one: Prediction, other: Prediction) -> bool:

@@ -23,6 +23,12 @@ class RateFactor(Model):
         return factor
 
 
+class StepSite(Model):
+    """A line of the user's code that asks for a step, as rows name it: `train.py:31`."""
+
+    site: str = Field(pattern=r"^.+:[1-9][0-9]*$", max_length=1000)
+
+
 class FreshOptimizer(Model):
     """What steps instead of the script's optimizers; weight decay and momentum 0."""
 
@@ -51,7 +57,7 @@ FRESH_OPTIMIZER = Entry(
     not_applicable="The script never steps an optimizer, or before any model ran.",
     parameters=FreshOptimizer,
     can_move=FROM_STEP | {"lr.first", "owned"},
-    decides=frozenset({"update_lost", "optimizer_state_wrong", "rate_wrong"}),
+    decides=frozenset({"update_lost", "optimizer_state_wrong"}),
 )
 
 WITHOUT_WEIGHT_DECAY = Entry(
@@ -76,4 +82,23 @@ WITHOUT_CLIPPING = Entry(
     decides=frozenset({"clipping_misordered"}),
 )
 
-ENTRIES = (SCALE_LR, FRESH_OPTIMIZER, WITHOUT_WEIGHT_DECAY, WITHOUT_CLIPPING)
+DEFER_STEP_UNTIL_BACKWARD = Entry(
+    name="defer_step_until_backward",
+    boundary="UPDATE",
+    changes="A step that exactly that line of the user's code asks for waits until after the next backward, whichever "
+    "that is.",
+    cannot_change="Data, first forward, first loss and first gradients; steps of other lines; what a step consumes, "
+    "beyond what that backward adds.",
+    not_applicable="That line asks for no step, gives it a closure, or no backward comes after it.",
+    parameters=StepSite,
+    can_move=FROM_STEP,
+    decides=frozenset({"step_before_backward"}),
+)
+
+ENTRIES = (
+    SCALE_LR,
+    FRESH_OPTIMIZER,
+    WITHOUT_WEIGHT_DECAY,
+    WITHOUT_CLIPPING,
+    DEFER_STEP_UNTIL_BACKWARD,
+)

@@ -182,10 +182,10 @@ CASES: dict[str, tuple[Evidence, dict[str, Any], set[str]]] = {
         ),
         set(),
     ),
-    "a reasoned dissent": (STALE_HEAD, changed(lead("pairing_broken", "TASK"), **AT_TASK), set()),
+    "a reasoned dissent": (STALE_HEAD, changed(lead("other", "TASK"), **AT_TASK), set()),
     "a reasoned dissent on a clean chain": (
         CLEAN,
-        changed(lead("pairing_broken", "TASK"), without_row, **AT_TASK),
+        changed(lead("other", "TASK"), without_row, **AT_TASK),
         set(),
     ),
     "asks": (STALE_HEAD, no_lists("ask_operator", question="Is the head meant to be new?"), set()),
@@ -223,9 +223,7 @@ CASES: dict[str, tuple[Evidence, dict[str, Any], set[str]]] = {
     "no row": (STALE_HEAD, changed(first_row=None), {"first_boundary"}),
     "later boundary, with a reason": (
         STALE_HEAD,
-        changed(
-            lead("update_lost", "UPDATE"), first_boundary="UPDATE", first_row="UPDATE/moved", dissent="I think so."
-        ),
+        changed(lead("other", "UPDATE"), first_boundary="UPDATE", first_row="UPDATE/moved", dissent="I think so."),
         {"first_boundary"},
     ),
     "earlier boundary, no reason": (
@@ -278,7 +276,7 @@ CASES: dict[str, tuple[Evidence, dict[str, Any], set[str]]] = {
     ),
     "dissent without its row": (
         STALE_HEAD,
-        changed(lead("pairing_broken", "TASK"), **(AT_TASK | {"cited": []})),
+        changed(lead("other", "TASK"), **(AT_TASK | {"cited": []})),
         {"first_row_cited"},
     ),
     # Mechanisms, predictions, discrimination.
@@ -294,7 +292,16 @@ CASES: dict[str, tuple[Evidence, dict[str, Any], set[str]]] = {
     "the lead explains another boundary": (
         STALE_HEAD,
         changed(lambda made: made["mechanisms"].reverse(), set_prediction(0, 2, "becomes", 2)),
-        {"lead", "discrimination"},
+        {"lead", "discrimination", "decides"},
+    ),
+    "a rival that agrees with the lead everywhere": (
+        STALE_HEAD,
+        changed(
+            lambda made: made["mechanisms"].append(
+                made["mechanisms"][0] | {"id": "not_in_optimizer", "explanation": "Never handed over."}
+            )
+        ),
+        {"discrimination"},
     ),
     "the lead predicts a must-change unmoved": (
         STALE_HEAD,
@@ -392,13 +399,26 @@ CASES: dict[str, tuple[Evidence, dict[str, Any], set[str]]] = {
     ),
     "a module to draw anew": (
         STALE_HEAD,
-        changed(experiment={"name": "reinitialize", "parameters": {"module": "he*"}}),
+        changed(lead("other", "OWNERSHIP"), experiment={"name": "reinitialize", "parameters": {"module": "he*"}}),
         set(),
     ),
     "no such module": (
         STALE_HEAD,
-        changed(experiment={"name": "reinitialize", "parameters": {"module": "head.weight"}}),
+        changed(
+            lead("other", "OWNERSHIP"), experiment={"name": "reinitialize", "parameters": {"module": "head.weight"}}
+        ),
         {"experiment"},
+    ),
+    "an experiment that decides other families": (
+        STALE_HEAD,
+        changed(experiment={"name": "scale_lr", "parameters": {"factor": 0.5}}),
+        {"decides"},
+    ),
+    "a healthy run as the lead": (STALE_HEAD, changed(lead("none", "OWNERSHIP")), {"decides"}),
+    "never given, where older objects are held": (
+        STALE_HEAD,
+        changed(lead("not_in_optimizer", "OWNERSHIP")),
+        {"grounds"},
     ),
     "experiment without one": (STALE_HEAD, changed(experiment=None), {"shape"}),
     "asks nothing": (STALE_HEAD, no_lists("ask_operator", question=" "), {"shape"}),
