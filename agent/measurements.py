@@ -105,6 +105,13 @@ def _loss_trend(evidence: Evidence, _: str) -> Measured:
     return Measured("falls" if last.value < first.value else "rises" if last.value > first.value else "stays")
 
 
+def _all_losses(evidence: Evidence, _: str) -> Measured:
+    series = evidence.losses
+    if not series.value:
+        return Measured(reason="no backward call was seen")
+    return _digest(f"{index:012}\0{loss!r}" for index, loss in zip(series.index, series.value, strict=True))
+
+
 def _fingerprint(field: str) -> Callable[[Evidence, str], Measured]:
     def read(evidence: Evidence, _: str) -> Measured:
         value = getattr(evidence.fingerprint, field)
@@ -182,6 +189,13 @@ def _first_rate(evidence: Evidence, _: str) -> Measured:
     return Measured(rates[0] if len(rates) == 1 else ", ".join(repr(rate) for rate in rates))
 
 
+def _last_rate(evidence: Evidence, _: str) -> Measured:
+    if not evidence.steps:
+        return Measured(reason="no optimizer step was sampled")
+    rates = evidence.steps[-1].lr
+    return Measured(rates[0] if len(rates) == 1 else ", ".join(repr(rate) for rate in rates))
+
+
 def _nothing(pattern: str) -> Measured:
     return Measured(reason=f"no parameter of the model matches {pattern!r}")
 
@@ -198,6 +212,7 @@ MEASUREMENTS: dict[str, Measurement] = {
             "parameters.first", "parameters", "SHA-256 over their values at the first backward", _first_parameters
         ),
         Measurement("loss.trend", None, "falls, rises, stays or non-finite: loss.last against loss.first", _loss_trend),
+        Measurement("losses", None, "SHA-256 over the losses of all backward calls", _all_losses),
         Measurement("gradient.first", "parameters", "SHA-256 over the first gradients", _first_gradients),
         Measurement("owned", "parameters", "how many are held by an optimizer", _owned),
         Measurement("moved", "parameters", "how many changed in a sampled step, bitwise", _moved),
@@ -205,5 +220,6 @@ MEASUREMENTS: dict[str, Measurement] = {
         Measurement("row", "row id", "status of that row of the chain", _row),
         Measurement("steps", None, "optimizer steps executed", _steps),
         Measurement("lr.first", None, "learning rate of each group at the first step", _first_rate),
+        Measurement("lr.last", None, "learning rate of each group at the last sampled step", _last_rate),
     )
 }

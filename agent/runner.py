@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -13,7 +15,7 @@ from types import TracebackType
 from weaklink.agent.horizons import Horizon, Means
 from weaklink.agent.inputs import Inputs
 from weaklink.agent.progress import Progress
-from weaklink.agent.subject_files import located, located_rule, script_of, with_script
+from weaklink.agent.subject_files import is_absolute, located, located_rule, script_of, with_script
 from weaklink.collector.capture import MANIFEST, RECREATED, Outcomes
 from weaklink.collector.declared import Intent
 from weaklink.collector.errors import SubjectError
@@ -114,6 +116,8 @@ class Runner:
         except BaseException:
             self._workers.close()
             raise
+        self._incidents = incidents
+        self._beside: Scratch | None = None
         self._inputs = Inputs(self.folder)
 
     def observe(self) -> RunRecord:
@@ -128,6 +132,7 @@ class Runner:
         intervention: str | None,
         parameters: dict[str, Value],
         means: Means | None = None,
+        beside: threading.Event | None = None,
     ) -> RunRecord:
         """One rerun of `horizon` optimizer steps, under one intervention or none.
 
@@ -140,19 +145,22 @@ class Runner:
             means: What is to be measured besides watching, so that rows which took it are measured again. A close-up,
                 and looks that the process cannot be copied for, take short reruns of their own, under the same
                 intervention; their rows are merged as the observed run's were.
+            beside: Given where this one runs beside another: in a scratch folder of its own, silently, and interrupted
+                once the event is set.
         """
         means = means or Means()
         looks: LookMode = "fork" if means.look else "off"
-        record = self._run(role, observed, horizon, parameters, intervention, looks)
+        run = functools.partial(self._run, observed=observed, parameters=parameters, intervention=intervention)
+        record = run(role, horizon=horizon, looks=looks, beside=beside)
         if record.evidence is None or record.result.interrupted:
             return record
         close: RunRecord | None = None
         looked: RunRecord | None = None
         if means.starts:
-            close = self._close_up(observed, means.starts, parameters, intervention, f"{role}.close_up")
+            last, name = means.starts[-1] + CLOSE_UP_STEPS - 1, f"{role}.close_up"
+            close = run("close_up", horizon=last, starts=means.starts, name=name, beside=beside)
         if means.look and needs_looks_in_place(record.evidence):
-            name = f"{role}.looks"
-            looked = self._run("close_up", observed, horizon, parameters, intervention, looks="in_place", name=name)
+            looked = run("close_up", horizon=horizon, looks="in_place", name=f"{role}.looks", beside=beside)
         others = [other for other in (close, looked) if other is not None]
         record.evidence = merged(record.evidence, *(other.evidence if other else None for other in (close, looked)))
         record.result.interrupted = any(other.result.interrupted for other in others)
@@ -160,18 +168,16 @@ class Runner:
 
     def close_up(self, observed: Evidence, starts: list[int]) -> RunRecord:
         """A rerun in which every operation of a few steps is seen, from each of `starts` (ascending) on."""
-        return self._close_up(observed, starts, {}, None)
-
-    def _close_up(
-        self,
-        observed: Evidence,
-        starts: Sequence[int],
-        parameters: dict[str, Value],
-        intervention: str | None,
-        name: str | None = None,
-    ) -> RunRecord:
         horizon = starts[-1] + CLOSE_UP_STEPS - 1
-        return self._run("close_up", observed, horizon, parameters, intervention, starts=starts, name=name)
+        return self._run("close_up", observed, horizon, {}, None, starts=starts)
+
+    def has_room_beside(self, observed: Evidence) -> bool:
+        """Whether two runs may go side by side: enough processors, no device to share, nothing written elsewhere.
+
+        The number of threads stays what the observed run had: a sum over other shares has other last digits.
+        """
+        enough = processors() >= 2 * max(1, observed.environment.threads)
+        return enough and not observed.environment.devices and not any(map(is_absolute, observed.files_written))
 
     def look(self, observed: Evidence) -> RunRecord:
         """A rerun to the end whose looks are taken in its own process, which is thrown away."""
@@ -202,16 +208,18 @@ class Runner:
         capture: CaptureSettings | None = None,
         captured: Path | None = None,
         name: str | None = None,
+        beside: threading.Event | None = None,
     ) -> RunRecord:
         """One run. `name` is what its log is called, by default its role."""
-        self._scratch.lay()
-        evidence = self._scratch.base / f"{name or role}.evidence.json"
+        scratch = self._scratch if beside is None else self._second_scratch()
+        scratch.lay()
+        evidence = scratch.base / f"{name or role}.evidence.json"
         evidence.unlink(missing_ok=True)
         rerun = observed is not None
         job = Job(
             role=role,
             subject=self._located(),
-            folder=self._scratch.folder,
+            folder=scratch.folder,
             evidence=evidence,
             horizon=horizon,
             horizon_backwards=horizon if starts else _in_backwards(horizon, observed),
@@ -224,20 +232,24 @@ class Runner:
             capture=capture,
             captured=captured,
             pins=self.pins,
-            guard=self._scratch.guard,
-            environment=self._environment(rerun or self._offline),
+            guard=scratch.guard,
+            environment=self._environment(rerun or self._offline, scratch),
             user_code=list(self._user_code),
             task=self._task,
             rule=self._rule,
             intent=self._intent,
         )
-        self._progress.begin(f"{role.replace('_', ' ')} run of {self.subject.name}")
+        progress = self._progress if beside is None else None
+        if progress is not None:
+            progress.begin(f"{role.replace('_', ' ')} run of {self.subject.name}")
+        log = self._logs / f"{name or role}.log"
         try:
-            result = self._workers.run(job, self._logs / f"{name or role}.log", self._fresh, self._progress.running)
+            result = self._workers.run(job, log, self._fresh, progress.running if progress else None, beside)
         finally:
-            self._progress.done()
+            if progress is not None:
+                progress.done()
             with without_interruption():
-                written = self._scratch.settle()
+                written = scratch.settle()
         record = RunRecord(None, result, written)
         if evidence.exists():
             record.evidence = read_evidence(evidence)
@@ -253,11 +265,17 @@ class Runner:
         script = script_of(self.subject)
         return self.subject if script is None else with_script(self.subject, located(script, self.folder))
 
-    def _environment(self, offline: bool) -> dict[str, str]:
+    def _second_scratch(self) -> Scratch:
+        """The folder of what runs beside another run."""
+        if self._beside is None:
+            self._beside = Scratch(self.folder, self._incidents)
+        return self._beside
+
+    def _environment(self, offline: bool, scratch: Scratch) -> dict[str, str]:
         local = {
             **OFFLINE_TRACKERS,
-            "MLFLOW_TRACKING_URI": (self._scratch.temporary / "mlruns").as_uri(),
-            "TMPDIR": str(self._scratch.temporary),
+            "MLFLOW_TRACKING_URI": (scratch.temporary / "mlruns").as_uri(),
+            "TMPDIR": str(scratch.temporary),
             "MPLBACKEND": "Agg",  # a window would wait for somebody to close it
         }
         return {**local, **OFFLINE_HUBS} if offline else local
@@ -280,7 +298,9 @@ class Runner:
         # A second Ctrl-C must not leave the scratch copy, or a file that a run wrote elsewhere, as it is.
         with without_interruption():
             self._workers.close()
-            self._scratch.close()
+            for scratch in (self._scratch, self._beside):
+                if scratch is not None:
+                    scratch.close()
 
 
 @contextlib.contextmanager
@@ -296,6 +316,12 @@ def without_interruption() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 def _in_backwards(horizon: int | None, observed: Evidence | None) -> int | None:

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from weaklink.agent.advisors.base import Advisor
+from weaklink.agent.baseline import keep_baseline
 from weaklink.agent.brief import render_brief
 from weaklink.agent.captured import keep_step
 from weaklink.agent.close_up import closer
@@ -80,11 +81,15 @@ class Finished:
 
 @dataclass
 class Session:
-    """Writes one incident. Everything measured is recorded before the next thing starts."""
+    """Writes one incident. Everything measured is recorded before the next thing starts.
+
+    `facts` are what the operator said; an advisor is shown them as quoted data.
+    """
 
     options: Options
     advisor: Advisor
     progress: Progress
+    facts: tuple[str, ...] = ()
     folder: Path = field(init=False)
     writer: RecordWriter = field(init=False)
 
@@ -102,6 +107,7 @@ class Session:
                     raise KeyboardInterrupt
                 self._observed(record.evidence, record)
                 self._say_observed(record.evidence)
+                keep_baseline(self.folder, runner.folder, record.evidence, self.writer)
                 evidence, interrupted = record.evidence, record.result.interrupted
                 if not interrupted:
                     evidence, interrupted = self._closer(record, evidence, runner)
@@ -231,7 +237,7 @@ class Session:
         return self._verify(evidence, proposal, frozen, plan, runner)
 
     def _propose(self, evidence: Evidence) -> Proposal | None:
-        brief = render_brief(evidence)
+        brief = render_brief(evidence, self.facts)
         objections: list[str] = []
         for attempt in range(1, ATTEMPTS + 1):
             self.writer.append("advisor.asked", Asked(advisor=self.advisor.name, attempt=attempt, brief=brief))
@@ -287,14 +293,14 @@ class Session:
         """The experiment at one horizon; None where its control does not show the row and a longer one may."""
         assert proposal.experiment is not None
         runs: dict[str, Evidence | None] = {}
-        for rerun in planned(proposal.experiment, means(evidence, proposal)):
+        for batch in recorder.batches(planned(proposal.experiment, means(evidence, proposal))):
             if changed := changed_sources(frozen, self.options.folder):
                 return unjudged(proposal, "void", f"the source changed since the freeze: {', '.join(changed[:5])}")
-            runs[rerun.role] = recorder.run(rerun, horizon)
+            runs |= recorder.run(batch, horizon)
             if recorder.contaminated:
-                text = f"the {rerun.role} rerun read what was not there before: {', '.join(recorder.contaminated[:5])}"
+                text = f"a rerun read what was not there before: {', '.join(recorder.contaminated[:5])}"
                 return unjudged(proposal, "void", text)
-            if rerun.role == "control" and not last and not shows(runs["control"], proposal.first_row):
+            if "treatment" not in runs and not last and not shows(runs["control"], proposal.first_row):
                 return None
         return judge(proposal, Reruns(observed=evidence, **runs))
 

@@ -51,7 +51,7 @@ def judge(proposal: Proposal, reruns: Reruns) -> Verdict:
     keys = measured_keys(proposal)
     unstable = [key for key in keys if not _bitwise(take(reruns.control, key), take(reruns.control_again, key))]
     for name, run in (("second control", reruns.control_again), ("treated rerun", reruns.treatment)):
-        if (ended := _ended_otherwise(name, run, reruns.control)) is not None:
+        if (ended := _ended_otherwise(name, run, reruns.control, proposal.first_row)) is not None:
             return unjudged(proposal, "inconclusive", ended, applied=True)
     if reruns.placebo is None or reruns.placebo.intervention is None or not reruns.placebo.intervention.applied:
         text = "the placebo changed nothing, so there is no noise floor"
@@ -126,18 +126,29 @@ def unjudged(proposal: Proposal, status: MechanismStatus, reason: str, applied: 
     )
 
 
-def _ended_otherwise(name: str, run: Evidence, control: Evidence) -> str | None:
+def _ended_otherwise(name: str, run: Evidence, control: Evidence, row_id: str | None) -> str | None:
     """A rerun that raised, was killed or timed out while the control did not measures something else.
 
-    Two that a deadline cut, at different steps, cannot be compared either.
+    Two that a deadline cut, at different steps, cannot be compared either. Where the row under trial is the exception
+    itself, its going away is what is tried.
     """
     before, after = control.outcome, run.outcome
     broken = ("killed", "raised", "deadline", "interrupted")
-    if before.ended != after.ended and (before.ended in broken or after.ended in broken):
+    tried = _raised_at(control, row_id)
+    if before.ended != after.ended and (after.ended in broken or (before.ended in broken and not tried)):
         return f"the {name} ended differently from the control ({after.ended} instead of {before.ended})"
     if after.ended == "deadline" and before.backwards != after.backwards:
         return "the deadline cut the reruns at different steps: give them more time or a shorter horizon"
     return None
+
+
+def _raised_at(run: Evidence, row_id: str | None) -> bool:
+    """Whether the exception that ended a run is what a diverging row reports: it names the line that raised."""
+    row = run.row(row_id) if row_id is not None else None
+    raised = run.outcome.raised
+    if raised is None or raised.where is None or row is None or row.status not in DIVERGING:
+        return False
+    return raised.where.place in [site.place for site in row.where]
 
 
 def _bitwise(one: Measured, other: Measured) -> bool:

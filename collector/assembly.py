@@ -178,9 +178,14 @@ def environment(pins: Pins | None) -> Environment:
         platform=f"{platform.system()} {platform.machine()}",
         devices=devices,
         threads=torch.get_num_threads(),
-        pins={} if pins is None else {"random": str(pins.python), "numpy": str(pins.numpy), "hash": pins.hash},
+        pins={} if pins is None else _pinned(pins),
         deterministic=torch.are_deterministic_algorithms_enabled(),
     )
+
+
+def _pinned(pins: Pins) -> dict[str, str]:
+    moved = {"offset": str(pins.offset)} if pins.offset else {}
+    return {"random": str(pins.python), "numpy": str(pins.numpy), "hash": pins.hash, **moved}
 
 
 def _shown(run: Observation) -> list[ParameterEntry]:

@@ -14,20 +14,23 @@ from weaklink.collector.evidence import Model, Site
 
 
 class Objective(Model):
-    """One loss, by the line of its backward call, and the parameters that its gradients may change.
+    """One loss, by the line or lines of its backward calls, and the parameters that its gradients may change.
 
     `site` is `train.py:48`; None: every backward call that no other objective names.
     """
 
-    site: str | None = None
+    site: str | list[str] | None = None
     parameters: list[str]
+
+    @property
+    def sites(self) -> list[str]:
+        """The declared lines; none where it takes every other one."""
+        return [] if self.site is None else [self.site] if isinstance(self.site, str) else self.site
 
     def at(self, site: Site | None) -> bool:
         """Whether a backward call there is this objective's, by its own site. A path may be given in part."""
-        if self.site is None or site is None:
-            return False
-        place = posixpath.normpath(self.site.replace("\\", "/"))
-        return site.place == place or site.place.endswith(f"/{place}")
+        places = [posixpath.normpath(declared.replace("\\", "/")) for declared in self.sites]
+        return site is not None and any(site.place == place or site.place.endswith(f"/{place}") for place in places)
 
 
 class Metric(Model):

@@ -13,7 +13,9 @@ from weaklink.collector.functions import load_function
 from weaklink.collector.interventions import build
 from weaklink.collector.interventions.base import Intervention
 from weaklink.collector.job import Job
+from weaklink.collector.recording import Recording
 from weaklink.collector.recreating import Recreating
+from weaklink.collector.step_values import RECORDED
 from weaklink.collector.watching.sites import UserCode
 from weaklink.collector.watching.watcher import Watcher, WatchSettings
 
@@ -38,11 +40,13 @@ class Instruments:
         if job.intervention is not None:
             self.intervention = build(job.intervention, job.intervention_parameters)
             self.intervention.attach(self.watcher)
-        self.kept_step: Capturing | Recreating | None = None
+        self.kept_step: Capturing | Recreating | Recording | None = None
         if job.capture is not None:
             self.kept_step = Capturing(job.capture, self.watcher)
         elif job.captured is not None:
             self.kept_step = Recreating(job.captured, job.evidence.with_name(RECREATED), self.watcher)
+        elif job.record_values:
+            self.kept_step = Recording(job.evidence.with_name(RECORDED), self.watcher)
 
     def _load_rule(self) -> Callable[..., object]:
         """At the first forward: by then the script's own modules are there, and loading it changes no import order."""

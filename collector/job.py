@@ -8,7 +8,9 @@ from typing import Literal
 from weaklink.collector.declared import Intent
 from weaklink.collector.evidence import Model, Subject, Value
 
-Role = Literal["observe", "close_up", "capture", "recreate", "control", "control_again", "placebo", "treatment"]
+Role = Literal[
+    "observe", "close_up", "capture", "recreate", "record", "control", "control_again", "placebo", "treatment"
+]
 # Whether looks that take forwards of our own are allowed: in a forked copy, or in this process (then disposable).
 LookMode = Literal["off", "fork", "in_place"]
 # Steps that a close-up looks at from each of its beginnings on.
@@ -18,11 +20,15 @@ CANNOT_COPY = "this process cannot be copied (no fork, or a CUDA context)"
 
 
 class Pins(Model):
-    """Seeds for generators that the script itself may leave unseeded; the same for every run of one incident."""
+    """Seeds for generators that the script itself may leave unseeded; the same for every run of one incident.
+
+    `offset` moves these and every seed that the script sets for the global streams (`seeds.py`).
+    """
 
     python: int = 0
     numpy: int = 0
     hash: str = "0"
+    offset: int = 0
 
 
 class GuardSettings(Model):
@@ -50,6 +56,7 @@ class Job(Model):
     `file.py:function`, that gives the targets belonging to a batch of inputs; `intent` is what else was declared.
     `looks` allows forwards of our own; a close-up begins at each of the steps `close_up_at`. Evidence holds records of
     `max_parameters` parameters at most. `capture` keeps a step, `captured` is the folder of a kept one to take again.
+    `record_values` writes every number of the steps of a small system beside the evidence.
     """
 
     role: Role
@@ -74,6 +81,7 @@ class Job(Model):
     max_parameters: int | None = None
     capture: CaptureSettings | None = None
     captured: Path | None = None
+    record_values: bool = False
     intent: Intent = Intent()
 
 

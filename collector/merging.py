@@ -103,6 +103,7 @@ def _lend_cut(result: Evidence, close: Evidence) -> None:
     if same and mine.status in _DIVERGING and theirs.status in _DIVERGING:
         # The places an experiment may mend stay those that were seen over the whole run.
         mine.where, mine.text = theirs.where, theirs.text
+        mine.values |= {"ends": theirs.values.get("ends", [])}
 
 
 def _names(row: Row, value: str) -> set[object]:

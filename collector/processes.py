@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -93,40 +94,71 @@ class Process(ABC):
         """Exit code (negative: signal) once it ended, else None."""
 
 
+class Channel:
+    """The socket to one fork server, shared by the threads that wait for its runs: news of one is kept for its own."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self.socket = connected
+        self._lock = threading.Lock()
+        self._codes: dict[int, int] = {}
+
+    def start(self, request: bytes, descriptors: list[int]) -> int:
+        """Ask for a run; the process that it became.
+
+        Raises:
+            OSError, ValueError: The server is gone.
+        """
+        with self._lock:
+            socket.send_fds(self.socket, [request], descriptors)
+            while True:
+                news = json.loads(self.socket.recv(1 << 16))
+                if "started" in news:
+                    return int(news["started"])
+                self._note(news)
+
+    def code(self, pid: int) -> int | None:
+        """The exit code of that run, negative for a signal; None while it goes on.
+
+        Raises:
+            WorkerError: The server died.
+        """
+        with self._lock:
+            while pid not in self._codes:
+                try:
+                    message = self.socket.recv(1 << 16, socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    return None
+                if not message:
+                    raise WorkerError("The fork server died.", hint="start the command again.")
+                self._note(json.loads(message))
+            return self._codes[pid]
+
+    def _note(self, news: dict[str, int]) -> None:
+        if "exited" in news:
+            self._codes[news["exited"]] = os.waitstatus_to_exitcode(news["status"])
+
+
 class ForkedProcess(Process):
-    def __init__(self, channel: socket.socket, job: Job, refused: Path) -> None:
+    def __init__(self, channel: Channel, job: Job, refused: Path) -> None:
         self._channel = channel
         reader, writer = os.pipe()
         null = os.open(os.devnull, os.O_RDONLY)
         request = json.dumps({"job": job.model_dump(mode="json"), "refused": str(refused)}).encode()
         try:
-            socket.send_fds(channel, [request], [null, writer, writer])
-            answer = json.loads(channel.recv(1 << 16))
+            self.pid = channel.start(request, [null, writer, writer])
         except (OSError, ValueError) as error:
             os.close(reader)
             raise WorkerError(f"The fork server is gone: {error}.", hint="start the command again.") from error
         finally:
             os.close(null)
             os.close(writer)
-        self.pid = int(answer["started"])
         self.output = reader
-        self._code: int | None = None
 
     def exit_descriptor(self) -> int | None:
-        return self._channel.fileno()
+        return self._channel.socket.fileno()
 
     def poll(self) -> int | None:
-        while self._code is None:
-            try:
-                message = self._channel.recv(1 << 16, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                return None
-            if not message:
-                raise WorkerError("The fork server died.", hint="start the command again.")
-            news = json.loads(message)
-            if news.get("exited") == self.pid:
-                self._code = os.waitstatus_to_exitcode(news["status"])
-        return self._code
+        return self._channel.code(self.pid)
 
 
 class FreshProcess(Process):

@@ -27,6 +27,7 @@ from weaklink.collector.guard import Guard
 from weaklink.collector.job import Job
 from weaklink.collector.launch import run_subject
 from weaklink.collector.postimport import after_import
+from weaklink.collector.seeds import shift_seeds
 from weaklink.collector.stopping import REAL_EXIT, Stopper, StopRun, leave, run_exit_handlers
 from weaklink.collector.watching.sites import UserCode
 
@@ -68,6 +69,8 @@ class ScriptRun:
         if job.pins is not None:
             random.seed(job.pins.python)
             after_import("numpy", self._pin_numpy)
+            if job.pins.offset:
+                shift_seeds(job.pins.offset)
         if job.guard is not None:
             guard = Guard(job.guard)
             guard.install()

@@ -7,6 +7,7 @@ import hashlib
 import os
 import selectors
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -60,8 +61,11 @@ class RunOutput:
 class Supervisor:
     """Watches one process until it ended: output, progress, deadline, Ctrl-C."""
 
-    def __init__(self, process: Process, job: Job, log: Path, progress: Progress | None) -> None:
+    def __init__(
+        self, process: Process, job: Job, log: Path, progress: Progress | None, stop: threading.Event | None = None
+    ) -> None:
         self._process = process
+        self._stop = stop
         self._deadline = job.deadline
         self._progress = progress
         self._output = RunOutput(log)
@@ -85,6 +89,8 @@ class Supervisor:
                     self._drain()
                     code = self._process.poll()
                     self._watch_the_clock()
+                    if self._stop is not None and self._stop.is_set() and not interrupted:
+                        raise KeyboardInterrupt
                 except KeyboardInterrupt:
                     if interrupted:
                         self._signal(signal.SIGKILL)

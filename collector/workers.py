@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,7 @@ from weaklink.collector.evidence import EVIDENCE_SCHEMA
 from weaklink.collector.job import Job, JobResult
 from weaklink.collector.processes import (
     BOOT,
+    Channel,
     ForkedProcess,
     FreshProcess,
     Process,
@@ -49,7 +51,7 @@ def needs_fresh_interpreter(script: Path) -> bool:
 
 
 class Workers:
-    """Starts the fork server of one interpreter and runs jobs in it, one after another.
+    """Starts the fork server of one interpreter and runs jobs in it, from one thread or several.
 
     Args:
         python: Interpreter that has torch and weaklink.
@@ -61,7 +63,7 @@ class Workers:
         self.environment = dict(environment)
         self.about: dict[str, Any] = {}
         self._server: subprocess.Popen[bytes] | None = None
-        self._channel: socket.socket | None = None
+        self._channel: Channel | None = None
         # On macOS a fork of a process that has loaded its frameworks may crash; Windows has none. Both take fresh ones.
         self._can_fork = sys.platform.startswith("linux") and hasattr(socket, "send_fds")
 
@@ -88,7 +90,7 @@ class Workers:
             raise cannot_start(self.python, error) from error
         finally:
             theirs.close()
-        self._channel = ours
+        self._channel = Channel(ours)
 
     def wait_until_ready(self) -> None:
         """Wait for the server's handshake.
@@ -98,15 +100,16 @@ class Workers:
         """
         if self.about or self._channel is None:
             return
-        self._channel.settimeout(START_SECONDS)
+        connected = self._channel.socket
+        connected.settimeout(START_SECONDS)
         try:
-            message = self._channel.recv(1 << 16)
+            message = connected.recv(1 << 16)
         except TimeoutError:
             message = b""
         if not message:
             raise self._start_failure()
         self.about = json.loads(message)["ready"]
-        self._channel.settimeout(None)
+        connected.settimeout(None)
         if self.about["schema"] != EVIDENCE_SCHEMA:
             raise InterpreterError(
                 f"weaklink there writes {self.about['schema']}, this one reads {EVIDENCE_SCHEMA}.",
@@ -120,7 +123,14 @@ class Workers:
         out, err = self._server.communicate()
         return missing_in(self.python, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
-    def run(self, job: Job, log: Path, fresh: bool = False, progress: Progress | None = None) -> JobResult:
+    def run(
+        self,
+        job: Job,
+        log: Path,
+        fresh: bool = False,
+        progress: Progress | None = None,
+        stop: threading.Event | None = None,
+    ) -> JobResult:
         """Run a job to its end, its deadline or an interruption.
 
         Args:
@@ -128,6 +138,7 @@ class Workers:
             log: File for the run's output, stdout and stderr together, up to 4 MiB.
             fresh: In an interpreter of its own instead of a fork of the preloaded one.
             progress: Called about twice a second with the seconds so far and the last line printed.
+            stop: Once set, the run is interrupted as by Ctrl-C; for a thread, which Ctrl-C does not reach.
 
         Raises:
             SubjectError, InterventionError: The worker refused the job.
@@ -144,7 +155,7 @@ class Workers:
             self.wait_until_ready()
             assert self._channel is not None
             process = ForkedProcess(self._channel, job, refused)
-        result = Supervisor(process, job, log, progress).until_the_end()
+        result = Supervisor(process, job, log, progress, stop).until_the_end()
         if refused.exists():
             raise refusal(refused)
         if result.exit_code == 3 and isinstance(process, FreshProcess) and not job.evidence.exists():
@@ -154,7 +165,7 @@ class Workers:
     def close(self) -> None:
         """End the server."""
         if self._channel is not None:
-            self._channel.close()
+            self._channel.socket.close()
             self._channel = None
         if self._server is not None:
             if not self.about:

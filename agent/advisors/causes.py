@@ -339,6 +339,13 @@ CAUSES: dict[str, tuple[tuple[MechanismFamily, str], ...]] = {
         ("other", "An optimizer holds what is meant to rest, and moves it by its gradient."),
         ("regularization_wrong", "Weight decay or momentum moves it, although its gradient is zero."),
     ),
+    "UPDATE/pending": (
+        (
+            "step_before_backward",
+            "An optimizer stepped between a forward and its backward, which needs the parameters as they were.",
+        ),
+        ("other", "Something else than the step changed what the backward needs."),
+    ),
     "UPDATE/steps": (
         ("step_missing_or_skipped", "backward runs, and optimizer.step() is never reached."),
         ("update_lost", "The update is written to something other than the parameters."),
@@ -442,6 +449,7 @@ QUESTIONS: dict[str, str] = {
     "OWNERSHIP/shared": "Are these places meant to share one set of weights?",
     "OWNERSHIP/unregistered": "Should these modules be part of the model?",
     "UPDATE/steps": "Where should the optimizer step?",
+    "UPDATE/pending": "Which backward calls belong before this step?",
     "UPDATE/lr": "Which learning rate was meant at the first step?",
     "UPDATE/direction": "Is this loss meant to rise?",
     "UPDATE/state": "Which run does the optimizer's state come from?",
@@ -519,6 +527,7 @@ REPAIRS: dict[str, Repair] = {
     "OWNERSHIP/shared": Repair(text="Make a module of its own for each place.", kind="wiring"),
     "GRADIENT/pre_existing": Repair(text="Call optimizer.zero_grad() once before each backward.", kind="wiring"),
     "OWNERSHIP/unregistered": Repair(text="Keep the modules in nn.ModuleList or nn.ModuleDict.", kind="wiring"),
+    "UPDATE/pending": Repair(text="Step after the backward that needs the parameters as they were.", kind="wiring"),
     "UPDATE/steps": Repair(text="Call optimizer.step() after backward.", kind="wiring"),
     "TASK/leak": Repair(
         text="Hide the later tokens from the model: give it its causal mask in training as well.", kind="data"

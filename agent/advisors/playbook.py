@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weaklink.agent.advisors import dependency, gradient, objective, ownership, task, update
+from weaklink.agent.advisors import dependency, gradient, objective, ownership, pending, task, update
 from weaklink.agent.advisors.base import cite
 from weaklink.agent.advisors.causes import CAUSES, QUESTIONS, REPAIRS
 from weaklink.agent.contract import BOUNDARY_OF, violations
@@ -24,6 +24,7 @@ PAGES: dict[str, Callable[[Evidence, Row], Proposal | None]] = {
     "OWNERSHIP/owned": ownership.missing_parameters,
     "UPDATE/scale": update.outgrown_step,
     "UPDATE/moved": update.lost_update,
+    "UPDATE/pending": pending.early_step,
 }
 
 

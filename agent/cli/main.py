@@ -201,6 +201,9 @@ def ledger(
         str | None, typer.Option("--out", "-o", metavar="FILE", help="Keep the evidence in this file [default: none].")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for a suspicion too.")] = False,
+    seed_offset: Annotated[
+        int, typer.Option(min=0, metavar="K", help="Added to every seed of the script's global random streams.")
+    ] = 0,
     deadline: Deadline = 600.0,
     task: Task = None,
     user_code: UserCode = None,
@@ -218,7 +221,7 @@ def ledger(
     from weaklink.agent.cli.commands import ledger as command
 
     said = _said(task, rule, user_code, trainable, frozen, classes, config)
-    command.run(words or [], module, python, out, strict, deadline, said, json)
+    command.run(words or [], module, python, out, strict, seed_offset, deadline, said, json)
 
 
 @app.command()
@@ -258,6 +261,134 @@ def verify(
 
 
 @app.command()
+def experiments(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME ...]", help="Experiments, by name; none lists them all.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List the catalogue: what each experiment changes, what it cannot, its parameters, what it decides."""
+    from weaklink.agent.cli.commands import experiments as command
+
+    command.run(names or [], json)
+
+
+@app.command(name="continue")
+def continue_(
+    incident: Incident,
+    parameters: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE ...]", help="Parameters of --experiment.")
+    ] = None,
+    fact: Annotated[
+        list[str] | None,
+        typer.Option("--fact", metavar="TEXT", help="What you know of the intended system. May be repeated."),
+    ] = None,
+    facts: Annotated[
+        str | None, typer.Option("--facts", metavar="FILE", help="Facts, one a line; in a .toml file the list `facts`.")
+    ] = None,
+    experiment: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The next experiment, of those that `weaklink experiments` lists.")
+    ] = None,
+    amend: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only add a labelled correction, as `weaklink amend` does.")
+    ] = None,
+    inside: Annotated[
+        str | None, typer.Option("--in", metavar="DIR", help="Folder to run in [default: the recorded one].")
+    ] = None,
+    python: Python = None,
+    deadline: Deadline = 600.0,
+    horizon: Annotated[
+        int | None, typer.Option(min=2, help="Optimizer steps of each rerun [default: as in a diagnosis].")
+    ] = None,
+    no_rerun: Annotated[
+        bool, typer.Option("--no-rerun", help="Stop after freezing; run it later with `verify`.")
+    ] = False,
+    task: Task = None,
+    user_code: UserCode = None,
+    rule: Rule = None,
+    trainable: Trainable = None,
+    frozen: Frozen = None,
+    classes: Classes = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Go on in the same incident with what you know: facts, declarations, or an experiment of your choice.
+
+    Earlier predictions, failed attempts and facts stay in the record under their names; nothing is judged again.
+    """
+    if amend is not None:
+        from weaklink.agent.cli.commands import amend as correction
+
+        correction.run(incident, amend, None, json)
+        return
+    from weaklink.agent.cli.commands import continue_ as command
+
+    said = _said(task, rule, user_code, trainable, frozen, classes, config)
+    command.run(
+        incident,
+        parameters or [],
+        fact or [],
+        facts,
+        experiment,
+        inside,
+        python,
+        deadline,
+        horizon,
+        not no_rerun,
+        said,
+        json,
+    )
+
+
+@app.command()
+def amend(
+    incident: Incident,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The correction.")],
+    of: Annotated[
+        int | None, typer.Option("--of", metavar="SEQ", help="The event that it corrects [default: the last one].")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Add a labelled correction to a record. Nothing that stands there is edited."""
+    from weaklink.agent.cli.commands import amend as command
+
+    command.run(incident, text, of, json)
+
+
+@app.command()
+def recover(
+    incident: Incident,
+    path: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PATH]",
+            help="The repaired script, or a folder in which the same command runs [default: the recorded folder, as it "
+            "now is].",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=3, help="Random starts of each side; the first is the run as it is.")] = 3,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME:max|min",
+            help="A number that the script prints after this name, and which way is better [default: [metric] of "
+            "weaklink.toml].",
+        ),
+    ] = None,
+    python: Python = None,
+    deadline: Deadline = 600.0,
+    json: Json = False,
+) -> None:
+    """Hold a repair against what was diagnosed: both run on several seeds, and the incident's own row decides.
+
+    Exits with 0 where it recovered, with 1 where it did not or nothing could be said.
+    """
+    from weaklink.agent.cli.commands import recover as command
+
+    command.run(incident, path, seeds, metric, python, deadline, json)
+
+
+@app.command()
 def show(incident: Incident, json: Json = False) -> None:
     """Show an incident: chain, mechanism, experiment, verdict."""
     from weaklink.agent.cli.commands import show as command
@@ -280,12 +411,12 @@ def check(
 @app.command()
 def export(
     incident: Incident,
-    format: Annotated[str, typer.Option("--format", "-f", help="json, md or html.")] = "html",
+    format: Annotated[str, typer.Option("--format", "-f", help="json, md, html or pytest.")] = "html",
     out: Annotated[
         str | None, typer.Option("--out", "-o", metavar="FILE", help="File to write; `-` is stdout.")
     ] = None,
 ) -> None:
-    """Write an incident as a JSON receipt, Markdown, or one offline HTML file."""
+    """Write an incident as a JSON receipt, Markdown, one offline HTML file, or a test that keeps it from coming back."""
     from weaklink.agent.cli.commands import export as command
 
     command.run(incident, format, out)

@@ -63,8 +63,9 @@ def experiment(proposal: Proposal, evidence: Evidence) -> Iterator[str]:
 
 
 def _has_module(evidence: Evidence, pattern: str) -> bool:
-    modules = (record.name.rpartition(".")[0] for record in evidence.parameters if record.in_model)
-    return any(fnmatchcase(module, pattern) for module in modules)
+    names = [record.name for record in evidence.parameters if record.in_model]
+    modules = [name.rpartition(".")[0] for name in names]
+    return any(fnmatchcase(each, pattern) for each in (*modules, *names))
 
 
 def shape(proposal: Proposal, evidence: Evidence) -> Iterator[str]:

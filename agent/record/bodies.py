@@ -2,6 +2,7 @@
 
 incident.opened      what was asked for
 evidence.observed    the evidence of the observed run, whole; once more with what a close-up added
+baseline.kept        the files the observed run started from, with their hashes
 advisor.asked        what the advisor was shown
 advisor.answered     what it answered, and the contract's violations (empty: accepted)
 prediction.frozen    claim and context with their digests, on disk before the first rerun starts
@@ -11,6 +12,10 @@ verdict.reached      predictions against measurements
 incident.amended     a labelled correction; nothing is edited
 operator.fact        what the operator says of the intended system, word for word
 incident.continued   a further round in the same incident: what was asked for this time
+recovery.started     what is held against the baseline, on which seeds
+recovery.finished    every run of both sides, and what they decide
+reference.sealed     what outcomes will be held against, with its digest, on disk before any outcome is compared
+reference.compared   one attempt's outcome against it
 incident.closed      status and exit code
 """
 
@@ -19,6 +24,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from weaklink.agent.proposal import Proposal
+from weaklink.agent.record.recoveries import BaselineKept, RecoveryFinished, RecoveryStarted
 from weaklink.agent.verdict import IncidentStatus, Verdict
 from weaklink.collector.evidence import Evidence, Model, Subject, Value
 
@@ -122,6 +128,40 @@ class Continued(Model):
     declared: dict[str, Any] = {}
 
 
+class ReferenceSealed(Model):
+    """What an outcome will be held against, fixed before any outcome is there. `outcome_sha256` is that of `outcome`.
+
+    `sources` are the files that computed it, `tolerance` is the largest difference in any number, relative to the
+    largest number of its parameter (or loss). `expects` is what the operator expects of each attempt that will be
+    compared; `does_not_prove` are the limits of the whole comparison, in words.
+    """
+
+    what: str
+    sources: dict[str, str]
+    outcome: dict[str, Any]
+    outcome_sha256: str
+    tolerance: float
+    expects: dict[str, bool]
+    does_not_prove: list[str]
+
+
+class ReferenceCompared(Model):
+    """One attempt's outcome against the sealed reference. `sealed` is the seq of the seal, `claim_sha256` what was
+    predicted first in this incident; `checks` are the questions that were put to it, `complete` that all are answered
+    with yes."""
+
+    attempt: str
+    source_sha256: str
+    sealed: int
+    claim_sha256: str | None
+    outcome_sha256: str
+    checks: dict[str, bool]
+    worst: float | None
+    worst_at: str | None
+    complete: bool
+    text: str
+
+
 class Closed(Model):
     status: IncidentStatus
     exit_code: int
@@ -131,6 +171,7 @@ class Closed(Model):
 BODIES: dict[str, type[Model]] = {
     "incident.opened": Opened,
     "evidence.observed": Observed,
+    "baseline.kept": BaselineKept,
     "advisor.asked": Asked,
     "advisor.answered": Answered,
     "prediction.frozen": Frozen,
@@ -140,5 +181,9 @@ BODIES: dict[str, type[Model]] = {
     "incident.amended": Amended,
     "operator.fact": OperatorFact,
     "incident.continued": Continued,
+    "recovery.started": RecoveryStarted,
+    "recovery.finished": RecoveryFinished,
+    "reference.sealed": ReferenceSealed,
+    "reference.compared": ReferenceCompared,
     "incident.closed": Closed,
 }

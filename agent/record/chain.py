@@ -25,8 +25,8 @@ if sys.platform != "win32":
     import fcntl
 
 _BINARY = getattr(os, "O_BINARY", 0)
-# Frozen before the first rerun means on the disk before it, whatever the caller asked for.
-_ALWAYS_DURABLE = {"prediction.frozen"}
+# Frozen before the first rerun means on the disk before it, whatever the caller asked for; sealed means the same.
+_ALWAYS_DURABLE = {"prediction.frozen", "reference.sealed"}
 
 
 @dataclass(frozen=True)

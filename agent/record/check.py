@@ -21,8 +21,21 @@ CHAIN_NOTE = (
     "It is not tamper-proof: whoever can write the file can write a whole new chain."
 )
 
-# What may follow incident.closed: a run of the experiment later (`weaklink verify`), and corrections.
-_AFTER_CLOSED = {"rerun.started", "rerun.finished", "verdict.reached", "incident.amended", "incident.closed"}
+# What may follow incident.closed: a run of the experiment later (`weaklink verify`), corrections, a recovery, and what
+# the operator adds. `incident.continued` opens the record again: after it a round may hold whatever the first one may.
+_AFTER_CLOSED = {
+    "rerun.started",
+    "rerun.finished",
+    "verdict.reached",
+    "incident.amended",
+    "operator.fact",
+    "incident.continued",
+    "recovery.started",
+    "recovery.finished",
+    "reference.sealed",
+    "reference.compared",
+    "incident.closed",
+}
 
 
 class FrozenDigests(TypedDict):
@@ -69,16 +82,23 @@ class Rules:
     observed: bool = False
     frozen: bool = False
     closed: bool = False
+    sealed: bool = False
 
     def admit(self, kind: str, body: dict[str, Any]) -> None:
         """Take one event in, in order. Raises BadLineError, without a line number, if it may not stand here."""
         self._order(kind, body)
         if kind == "prediction.frozen":
-            _digests_hold(body)
+            _digests_hold(body, ("claim", "context"))
+        elif kind == "reference.sealed":
+            _digests_hold(body, ("outcome",))
         self.opened = True
         self.observed = self.observed or kind == "evidence.observed"
         self.frozen = self.frozen or kind == "prediction.frozen"
         self.closed = self.closed or kind == "incident.closed"
+        self.sealed = self.sealed or kind == "reference.sealed"
+        if kind == "incident.continued":
+            # What was frozen in an earlier round is no prediction of what is measured in this one.
+            self.frozen = self.closed = False
 
     def _order(self, kind: str, body: dict[str, Any]) -> None:
         if (kind == "incident.opened") == self.opened:
@@ -87,14 +107,16 @@ class Rules:
             raise BadLineError(f"{kind} may not follow incident.closed.")
         if kind == "prediction.frozen" and not self.observed:
             raise BadLineError("prediction.frozen stands before any evidence.observed.")
+        if kind == "reference.compared" and not self.sealed:
+            raise BadLineError("reference.compared stands before any reference.sealed: the reference was not there first.")
         # A close-up belongs to the observation: nothing is predicted of it.
         of_a_prediction = kind in ("rerun.started", "rerun.finished") and body.get("role") != "close_up"
         if of_a_prediction and not self.frozen:
             raise BadLineError(f"{kind} stands before any prediction.frozen: the prediction was not there first.")
 
 
-def _digests_hold(body: dict[str, Any]) -> None:
-    for part in ("claim", "context"):
+def _digests_hold(body: dict[str, Any], parts: tuple[str, ...]) -> None:
+    for part in parts:
         kept = body.get(part)
         if not isinstance(kept, dict) or body.get(f"{part}_sha256") != digest(kept):
             raise BadLineError(f"{part}_sha256 is not the digest of the {part} that is kept beside it.")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -17,9 +19,11 @@ from weaklink.agent.record.bodies import (
     Answered,
     Asked,
     Closed,
+    Continued,
     Frozen,
     Observed,
     Opened,
+    OperatorFact,
     RerunFinished,
     VerdictReached,
 )
@@ -27,8 +31,9 @@ from weaklink.agent.record.chain import damaged
 from weaklink.agent.record.check import read_events
 from weaklink.agent.record.errors import storage_error
 from weaklink.agent.record.line import GENESIS, BadLineError, Event, record_file
+from weaklink.agent.record.recoveries import BaselineKept, RecoveryFinished
 from weaklink.collector.errors import StorageError
-from weaklink.collector.evidence import Evidence, Model
+from weaklink.collector.evidence import Evidence, Model, Value
 
 _STEM_LENGTH = 40
 _TRIES = 16
@@ -71,9 +76,38 @@ def _make_folder(root: Path, name: str) -> Path:
     raise AssertionError("unreachable")
 
 
+@dataclass(frozen=True)
+class Round:
+    """One way from what an advisor was shown to a verdict, as an incident that went on keeps it.
+
+    Attributes:
+        continued: What this round was opened with; None for the first one.
+        answered: Every answer of the advisor in it.
+        frozen: Its last frozen prediction, whose reruns and verdict follow.
+        closed: How it ended.
+    """
+
+    continued: Continued | None
+    answered: tuple[Answered, ...]
+    frozen: Frozen | None
+    reruns: tuple[RerunFinished, ...]
+    verdict: VerdictReached | None
+    closed: Closed | None
+
+    @property
+    def proposal(self) -> Proposal | None:
+        """The last answer that broke no rule of the contract."""
+        return _accepted(self.answered)
+
+    def judged(self, proposal: Proposal) -> bool:
+        """Whether this round's verdict is on that very prediction; what an answer quotes may differ."""
+        own = self.proposal
+        return self.verdict is not None and own is not None and own.model_copy(update={"cited": proposal.cited}) == proposal
+
+
 @dataclass
 class Incident:
-    """A record read back.
+    """A record read back. Where it went on, all but `facts`, `earlier` and `amendments` are those of the last round.
 
     Attributes:
         folder: The folder that holds the record.
@@ -85,6 +119,11 @@ class Incident:
         reruns: The reruns that finished after the last frozen prediction.
         verdict: The last verdict after the last frozen prediction (or without one).
         amendments: All labelled corrections.
+        facts: All that the operator said, by number.
+        continued: What the last round was opened with; None in an incident that never went on.
+        earlier: The rounds before the last one, in order. Nothing of them is judged again.
+        baseline: What the observed run started from; None in an older record, and where nothing was run here.
+        recovery: The last repair that was held against it.
         closed: The last closing.
         head: Hash of the last good line.
         events: Everything in order: seq, kind, body.
@@ -100,6 +139,11 @@ class Incident:
     reruns: list[RerunFinished] = field(default_factory=list)
     verdict: VerdictReached | None = None
     amendments: list[Amended] = field(default_factory=list)
+    facts: list[OperatorFact] = field(default_factory=list)
+    continued: Continued | None = None
+    earlier: list[Round] = field(default_factory=list)
+    baseline: BaselineKept | None = None
+    recovery: RecoveryFinished | None = None
     closed: Closed | None = None
     head: str = GENESIS
     events: list[tuple[int, str, Model]] = field(default_factory=list)
@@ -113,8 +157,22 @@ class Incident:
     @property
     def proposal(self) -> Proposal | None:
         """The last answer that broke no rule of the contract."""
-        accepted = [answer.proposal for answer in self.answered if not answer.violations]
-        return accepted[-1] if accepted else None
+        return _accepted(self.answered)
+
+    @property
+    def options(self) -> dict[str, Value]:
+        """What was asked for in the last round."""
+        return (self.continued or self.opened).options
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        """What is declared since the last round: an intent's `said`."""
+        return (self.continued or self.opened).declared
+
+    @property
+    def rounds(self) -> list[Round]:
+        """All rounds, the last one too."""
+        return [*self.earlier, self._round()]
 
     @classmethod
     def read(cls, folder: Path, tolerant: bool = False) -> Incident:
@@ -143,6 +201,7 @@ class Incident:
                 raise damaged(path, bad) from None
             incident.damage = str(damaged(path, bad))
         assert incident is not None, "read_events refuses an empty file"
+        incident._stand_on_earlier()
         return incident
 
     def _take_in(self, event: Event, body: Model) -> None:
@@ -164,8 +223,43 @@ class Incident:
             self.verdict = body
         elif isinstance(body, Amended):
             self.amendments.append(body)
+        elif isinstance(body, OperatorFact):
+            self.facts.append(body)
+        elif isinstance(body, Continued):
+            self.earlier.append(self._round())
+            self.continued, self.asked, self.answered = body, [], []
+            self.frozen, self.reruns, self.verdict, self.closed = None, [], None, None
+        elif isinstance(body, BaselineKept):
+            self.baseline = body
+        elif isinstance(body, RecoveryFinished):
+            self.recovery = body
         elif isinstance(body, Closed):
             self.closed = body
+
+
+    def _stand_on_earlier(self) -> None:
+        """A prediction is tested once: where the last answer was judged in an earlier round, that verdict holds."""
+        proposal = self.proposal
+        if self.frozen is not None or proposal is None or proposal.outcome != "experiment":
+            return
+        before = next((round_ for round_ in reversed(self.earlier) if round_.judged(proposal)), None)
+        if before is not None:
+            self.frozen, self.reruns, self.verdict = before.frozen, list(before.reruns), before.verdict
+
+    def _round(self) -> Round:
+        return Round(
+            continued=self.continued,
+            answered=tuple(self.answered),
+            frozen=self.frozen,
+            reruns=tuple(self.reruns),
+            verdict=self.verdict,
+            closed=self.closed,
+        )
+
+
+def _accepted(answered: Sequence[Answered]) -> Proposal | None:
+    accepted = [answer.proposal for answer in answered if not answer.violations]
+    return accepted[-1] if accepted else None
 
 
 def _typed(event: Event) -> Model:

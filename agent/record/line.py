@@ -26,6 +26,7 @@ MAX_LINE_BYTES = 256 * 2**20
 KINDS = (
     "incident.opened",
     "evidence.observed",
+    "baseline.kept",
     "advisor.asked",
     "advisor.answered",
     "prediction.frozen",
@@ -33,6 +34,12 @@ KINDS = (
     "rerun.finished",
     "verdict.reached",
     "incident.amended",
+    "operator.fact",
+    "incident.continued",
+    "recovery.started",
+    "recovery.finished",
+    "reference.sealed",
+    "reference.compared",
     "incident.closed",
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weaklink.agent.proposal import Mechanism, Proposal
+from weaklink.agent.proposal import Mechanism
 from weaklink.agent.reporters.blocks import Block, Bullets, Facts, Paragraph, Section
 from weaklink.agent.reporters.chain import not_measured
 from weaklink.agent.reporters.next_step import next_step
@@ -10,13 +10,16 @@ from weaklink.agent.reporters.outcome import predictions, verdict
 from weaklink.agent.reporters.reading import (
     advisor_of,
     effective_divergence,
+    experiment_text,
     lead_mechanism,
     mechanism_status,
     mechanisms,
     sites,
     withdrawn_row,
 )
-from weaklink.agent.reporters.text import plural, value_text
+from weaklink.agent.reporters.rounds import earlier, facts
+from weaklink.agent.reporters.recovery import recovery_section
+from weaklink.agent.reporters.text import plural
 from weaklink.agent.reporters.view import IncidentView
 from weaklink.collector.evidence import Evidence, Row
 
@@ -25,12 +28,15 @@ def sections(incident: IncidentView) -> list[Section]:
     """All sections that have something to say, in reading order."""
     parts = [
         question(incident),
+        facts(incident),
         meaning(incident),
         where(incident),
         experiment(incident),
         predictions(incident),
         verdict(incident),
+        recovery_section(incident),
         frozen(incident),
+        earlier(incident),
         notes(incident),
         next_step(incident),
     ]
@@ -104,15 +110,6 @@ def experiment(incident: IncidentView) -> Section | None:
     return Section("Experiment", (Facts(rows),))
 
 
-def experiment_text(proposal: Proposal) -> str:
-    """`scale_lr(factor=0.1)`, or an empty text without an experiment."""
-    choice = proposal.experiment
-    if choice is None:
-        return ""
-    inside = ", ".join(f"{name}={value_text(value)}" for name, value in choice.parameters.items())
-    return f"{choice.name}({inside})"
-
-
 def frozen(incident: IncidentView) -> Section | None:
     """Both digests in full, and why the first belongs somewhere else too."""
     if incident.frozen is None:
@@ -143,6 +140,8 @@ def said_by(incident: IncidentView) -> str:
     advisor = advisor_of(incident)
     if advisor == "playbook":
         return "the built-in playbook (fixed rules; no model was asked)"
+    if advisor == "operator":
+        return "the operator, who chose the experiment; what it must show follows fixed rules"
     return f"advisor {advisor}"
 
 

@@ -20,12 +20,13 @@ from weaklink.agent.reporters.reading import (
     sites,
     status_of,
 )
-from weaklink.agent.reporters.view import IncidentView
+from weaklink.agent.reporters.view import IncidentView, RoundView
 from weaklink.collector.errors import WeaklinkError
 from weaklink.collector.evidence import Model, in_chain_order
 
 DIAGNOSIS_SCHEMA = "weaklink.diagnosis/1"
 RECEIPT_SCHEMA = "weaklink.receipt/1"
+CONTINUED_RECEIPT_SCHEMA = "weaklink.receipt/2"  # with the facts and the rounds before; of an incident that went on
 ERROR_SCHEMA = "weaklink.error/1"
 
 
@@ -49,8 +50,9 @@ def diagnosis_json(incident: IncidentView) -> dict[str, Any]:
 def receipt_json(incident: IncidentView) -> dict[str, Any]:
     """The diagnosis with all it rests on: rows, predictions with outcomes, reruns, digests, and what it leaves open."""
     verdict = incident.verdict.verdict if incident.verdict else None
+    went_on = bool(incident.facts or incident.earlier)
     return {
-        "schema": RECEIPT_SCHEMA,
+        "schema": CONTINUED_RECEIPT_SCHEMA if went_on else RECEIPT_SCHEMA,
         "diagnosis": diagnosis_json(incident),
         "subject": plain(incident.opened.subject),
         "outcome": plain(incident.evidence.outcome) if incident.evidence else None,
@@ -63,6 +65,15 @@ def receipt_json(incident: IncidentView) -> dict[str, Any]:
         "digests": dict(digest_facts(incident)),
         "head": incident.head,
         "does_not_prove": limits(incident),
+        **(rounds_json(incident) if went_on else {}),
+    }
+
+
+def rounds_json(incident: IncidentView) -> dict[str, Any]:
+    """Facts and earlier rounds as plain data."""
+    return {
+        "facts": [plain(fact) for fact in incident.facts],
+        "earlier": [_round_json(number, before) for number, before in enumerate(incident.earlier, start=1)],
     }
 
 
@@ -124,4 +135,20 @@ def _rerun(rerun: RerunFinished) -> dict[str, Any]:
         "outcome": evidence.outcome.ended if evidence else None,
         "loss_first": losses[0] if losses else None,
         "loss_last": losses[-1] if losses else None,
+    }
+
+
+def _round_json(number: int, before: RoundView) -> dict[str, Any]:
+    proposal, frozen = before.proposal, before.frozen
+    return {
+        "round": number,
+        "facts": list(before.continued.facts) if before.continued else [],
+        "advisor": before.answered[-1].advisor if before.answered else None,
+        "outcome": proposal.outcome if proposal else None,
+        "mechanisms": [mechanism.id for mechanism in proposal.mechanisms] if proposal else [],
+        "experiment": plain(proposal.experiment) if proposal and proposal.experiment else None,
+        "predictions": {"claim": frozen.claim_sha256, "context": frozen.context_sha256} if frozen else None,
+        "verdict": plain(before.verdict.verdict) if before.verdict else None,
+        "status": plain(before.closed.status) if before.closed else None,
+        "problem": before.closed.problem if before.closed else None,
     }

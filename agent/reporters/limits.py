@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weaklink.agent.reporters.chain import not_measured
-from weaklink.agent.reporters.reading import effective_divergence, status_of
+from weaklink.agent.reporters.reading import effective_divergence, recovery_of, status_of
 from weaklink.agent.reporters.text import plural
 from weaklink.agent.reporters.view import IncidentView
 
@@ -39,6 +39,9 @@ def _rerun(incident: IncidentView) -> list[str]:
 
 
 def _repair(incident: IncidentView) -> list[str]:
+    found = recovery_of(incident)
+    if found is not None:
+        return [text for text in found.limits if text.partition(":")[0] not in {of.partition(":")[0] for of in ALWAYS}]
     if status_of(incident).recovery != "not attempted":
         return []
     return ["Repair: that a repaired script learns. A treated rerun tests a cause; it is not the repaired script."]

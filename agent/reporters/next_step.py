@@ -5,7 +5,13 @@ from __future__ import annotations
 import shlex
 
 from weaklink.agent.reporters.blocks import Block, Command, Paragraph, Section
-from weaklink.agent.reporters.reading import effective_divergence, lead_mechanism, mechanism_status
+from weaklink.agent.reporters.reading import (
+    effective_divergence,
+    lead_mechanism,
+    mechanism_status,
+    recovery_of,
+    status_of,
+)
 from weaklink.agent.reporters.view import IncidentView
 from weaklink.collector.declared import Intent
 from weaklink.collector.evidence import Subject
@@ -62,6 +68,8 @@ def _step(incident: IncidentView, folder: str) -> tuple[Block, ...]:
         )
     if incident.frozen is not None and incident.verdict is None:
         return _untested(incident.opened.subject, folder)
+    if recovery_of(incident) is not None:
+        return _recovered(incident, folder)
     if _supported(incident):
         return (*_repair(incident), again, *_hand_on(folder))
     if effective_divergence(incident) is None and evidence.branch not in ("learning", "not_measured"):
@@ -78,6 +86,17 @@ def _untested(subject: Subject, folder: str) -> tuple[Block, ...]:
         )
         return (Paragraph(text), Command(diagnose_command(subject)))
     return (Paragraph("The predictions are frozen and no rerun has tested them yet:"), _verify(folder))
+
+
+def _recovered(incident: IncidentView, folder: str) -> tuple[Block, ...]:
+    if status_of(incident).recovery == "recovered (bounded)":
+        text = "To keep it so, a test that fails where the row diverges again:"
+        return (Paragraph(text), Command(f"weaklink export {folder} --format pytest"), *_hand_on(folder))
+    return (
+        Paragraph("With another repair made, hold it against the same baseline:"),
+        Command(f"weaklink recover {folder} FIXED"),
+        *_hand_on(folder),
+    )
 
 
 def _supported(incident: IncidentView) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weaklink.agent.proposal import Mechanism
+from weaklink.agent.proposal import ExperimentChoice, Mechanism, Proposal
+from weaklink.agent.reporters.text import value_text
+from weaklink.agent.record.recoveries import RecoveryFinished
 from weaklink.agent.reporters.view import IncidentView
 from weaklink.agent.verdict import IncidentStatus, MechanismOutcome, MechanismStatus, PredictionOutcome
 from weaklink.collector.evidence import Row, Site
@@ -79,6 +81,17 @@ def withdrawn_row(incident: IncidentView) -> Row | None:
     return row if row is not None and effective_divergence(incident) is None else None
 
 
+def experiment_text(proposal: Proposal) -> str:
+    """`scale_lr(factor=0.1)`, or an empty text without an experiment."""
+    return "" if proposal.experiment is None else choice_text(proposal.experiment)
+
+
+def choice_text(choice: ExperimentChoice) -> str:
+    """An entry of the catalogue with its parameters: `scale_lr(factor=0.1)`."""
+    inside = ", ".join(f"{name}={value_text(value)}" for name, value in choice.parameters.items())
+    return f"{choice.name}({inside})"
+
+
 def sites(incident: IncidentView) -> list[Site]:
     """Where the first divergence points, most likely first, each place once with everything said about it."""
     row = effective_divergence(incident)
@@ -98,6 +111,12 @@ def status_of(incident: IncidentView) -> IncidentStatus:
     if closed is not None and (judged is None or closed.recovery != "not attempted"):
         return closed
     return judged or IncidentStatus()
+
+
+def recovery_of(incident: IncidentView) -> RecoveryFinished | None:
+    """The last repair that was held against the incident's baseline; None where there was none."""
+    found: RecoveryFinished | None = getattr(incident, "recovery", None)
+    return found
 
 
 def advisor_of(incident: IncidentView) -> str:
@@ -147,10 +166,24 @@ def digest_facts(incident: IncidentView) -> list[tuple[str, str | None]]:
 
 def _settled_by(incident: IncidentView) -> MechanismStatus:
     # A dissent tests an earlier boundary: its outcome says nothing about the row that was suspected.
-    lead = lead_mechanism(incident)
-    if lead is None or incident.proposal is None or incident.proposal.dissent is not None:
-        return "not_tested"
-    return mechanism_status(incident, lead)
+    lead, proposal = lead_mechanism(incident), incident.proposal
+    dissents = proposal is not None and proposal.dissent is not None
+    status = "not_tested" if lead is None or dissents else mechanism_status(incident, lead)
+    return "supported" if status != "refuted" and _supported_before(incident) else status
+
+
+def _supported_before(incident: IncidentView) -> bool:
+    """Whether an earlier round confirmed the row: a later one that decides nothing takes nothing back."""
+    row = incident.evidence.first_divergence if incident.evidence else None
+    return any(
+        before.verdict is not None
+        and before.verdict.status.cause == "supported"
+        and before.proposal is not None
+        and before.proposal.dissent is None
+        and row is not None
+        and before.proposal.first_row == row.id
+        for before in incident.earlier
+    )
 
 
 def _joined(notes: list[str]) -> str:

@@ -48,6 +48,13 @@ def render_incident(incident: IncidentView, width: int = 100, color: bool = Fals
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
+def render_sections(parts: Sequence[Section], width: int = 100, color: bool = False) -> str:
+    """Sections alone, without chain and result."""
+    width = max(width, MIN_WIDTH)
+    gap = "\n" if width >= BESIDE_WIDTH else "\n\n"
+    return gap.join(_section(part, width, color) for part in parts) + "\n"
+
+
 def _chain(evidence: Evidence, reading: Reading | None, width: int, color: bool) -> str:
     lines = chain_lines(evidence, reading)
     command, ended = headline(evidence)

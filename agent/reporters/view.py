@@ -12,13 +12,43 @@ from weaklink.agent.record.bodies import (
     Answered,
     Asked,
     Closed,
+    Continued,
     Frozen,
     Observed,
     Opened,
+    OperatorFact,
     RerunFinished,
     VerdictReached,
 )
 from weaklink.collector.evidence import Evidence
+
+
+class RoundView(Protocol):
+    """One earlier round, as reporters read it."""
+
+    @property
+    def continued(self) -> Continued | None:
+        """What it was opened with; None for the first one."""
+
+    @property
+    def answered(self) -> Sequence[Answered]:
+        """Every answer in it."""
+
+    @property
+    def proposal(self) -> Proposal | None:
+        """The accepted answer."""
+
+    @property
+    def frozen(self) -> Frozen | None:
+        """What was frozen in it."""
+
+    @property
+    def verdict(self) -> VerdictReached | None:
+        """What its reruns decided."""
+
+    @property
+    def closed(self) -> Closed | None:
+        """How it ended."""
 
 
 class IncidentView(Protocol):
@@ -67,6 +97,14 @@ class IncidentView(Protocol):
     @property
     def amendments(self) -> Sequence[Amended]:
         """Labelled corrections."""
+
+    @property
+    def facts(self) -> Sequence[OperatorFact]:
+        """All that the operator said."""
+
+    @property
+    def earlier(self) -> Sequence[RoundView]:
+        """The rounds before the last one, in order; all else here is the last round's."""
 
     @property
     def closed(self) -> Closed | None:

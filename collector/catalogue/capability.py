@@ -14,7 +14,7 @@ class Redrawing(Model):
     """Which modules, how, and the seed of a random stream of its own.
 
     `module` is a shell-style pattern over the names of modules that hold parameters themselves: `features.0` is the
-    module of `features.0.weight`.
+    module of `features.0.weight`. A parameter's own name, such as `*.lora_A`, means it alone.
     """
 
     module: str = Field(default="*", min_length=1, max_length=200)
@@ -25,7 +25,8 @@ class Redrawing(Model):
 REINITIALIZE = Entry(
     name="reinitialize",
     boundary="CAPABILITY",
-    changes="Before a model's first forward the parameters of matching modules are drawn anew: as the module itself "
+    changes="Before a model's first forward the parameters of matching modules (or the parameters that match "
+    "themselves) are drawn anew: as the module itself "
     "does when it is built (scheme default), or its weights of two or more dimensions by the scheme: kaiming_uniform, "
     "xavier_uniform, orthogonal, normal.",
     cannot_change="Inputs, targets, buffers, which objects the optimizer holds, and the run's random streams.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from weaklink.collector.catalogue.entry import FROM_LOSS, Entry, NoParameters
+from weaklink.collector.catalogue.entry import FROM_FORWARD, FROM_LOSS, Entry, NoParameters
 from weaklink.collector.evidence import Model
 
 
@@ -12,6 +12,12 @@ class Permutation(Model):
     """The seed of a generator of its own: the run's random streams do not notice."""
 
     seed: int = Field(default=0, ge=0, lt=2**63)
+
+
+class SeedOffset(Model):
+    """What is added to every seed of the global streams."""
+
+    k: int = Field(ge=1, lt=2**31)
 
 
 REALIGN_TARGETS = Entry(
@@ -38,4 +44,16 @@ PERMUTE_TARGETS = Entry(
     decides=frozenset({"pairing_broken", "target_leak"}),
 )
 
-ENTRIES = (REALIGN_TARGETS, PERMUTE_TARGETS)
+SEED = Entry(
+    name="seed",
+    boundary="TASK",
+    changes="Every seed that the script sets for the global streams of Python, numpy and torch is larger by k; a stream "
+    "that it does not seed begins elsewhere. Data that is drawn from these streams changes with them.",
+    cannot_change="Data from files, and from generators of the script's own.",
+    not_applicable="The script neither seeds nor draws from a global stream before its first forward.",
+    parameters=SeedOffset,
+    can_move=FROM_FORWARD | {"input.first", "target.first", "parameters.first"},
+    decides=frozenset(),
+)
+
+ENTRIES = (SEED, REALIGN_TARGETS, PERMUTE_TARGETS)

@@ -33,6 +33,7 @@ from weaklink.collector.evidence import Site
 from weaklink.collector.tensors import digest
 from weaklink.collector.watching.context import is_traced, is_transformed
 from weaklink.collector.watching.nodes import SITE
+from weaklink.collector.watching.switches import checkpoint_site, switch_site
 
 if TYPE_CHECKING:
     from weaklink.collector.watching.watcher import Watcher
@@ -95,7 +96,7 @@ class CloseUpMode(TorchFunctionMode):
         if enabled:
             self._switched_off = None
         elif torch.is_grad_enabled():
-            self._switched_off = _decorated(self._watcher) or self._watcher.code.site("gradients switched off")
+            self._switched_off = switch_site(self._watcher.code)
 
     def _operands(self, args: Any, kwargs: Any) -> list[Value]:
         found: list[Value] = []
@@ -150,8 +151,9 @@ class CloseUpMode(TorchFunctionMode):
         elif operation.name in COPYING:
             operation.cut, operation.cut_site = "copy", operation.site
         elif not torch.is_grad_enabled():
-            operation.cut = "no_grad"
-            operation.cut_site = self._switched_off or _around_function(self._watcher) or operation.site
+            checkpoint = checkpoint_site(self._watcher.code) if self._switched_off is None else None
+            operation.cut = "no_grad" if checkpoint is None else "checkpoint"
+            operation.cut_site = self._switched_off or checkpoint or _around_function(self._watcher) or operation.site
 
     def _note_nodes(self, tensor: Tensor, site: Site) -> None:
         """Give the nodes that this call put into the graph its line."""
@@ -223,7 +225,7 @@ def _spread_out_here(operation: Operation, *operands: Value) -> bool:
 
 
 def _around_function(watcher: Watcher) -> Site | None:
-    """The line that called a custom Function, inside of which gradients are off by design (a re-entrant checkpoint)."""
+    """The line that called a custom Function, inside of which gradients are off by design."""
     frame: FrameType | None = sys._getframe(1)
     inside = False
     while frame is not None:
@@ -231,21 +233,5 @@ def _around_function(watcher: Watcher) -> Site | None:
         name = watcher.code.relative(frame.f_code.co_filename)
         if inside and name is not None:
             return Site(file=name, line=frame.f_lineno, what="called without gradients")
-        frame = frame.f_back
-    return None
-
-
-def _decorated(watcher: Watcher) -> Site | None:
-    """The line of the decorator, where a function runs without gradients because it was decorated so."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_name == "decorate_context":
-            code = getattr(frame.f_locals.get("func"), "__code__", None)
-            name = watcher.code.relative(code.co_filename) if code is not None else None
-            if code is None or name is None:
-                return None
-            return Site(file=name, line=code.co_firstlineno, what="gradients switched off by a decorator")
-        if watcher.code.relative(frame.f_code.co_filename) is not None:
-            return None  # a block in the user's own code
         frame = frame.f_back
     return None

@@ -23,6 +23,8 @@ from weaklink.collector.watching.tape import BackwardSample, CutSample, StepSamp
 if TYPE_CHECKING:
     from weaklink.collector.watching.watcher import Watcher
 
+# What happened at the line of a cut that no call of its own makes.
+_SAID = {"no_grad": "gradients switched off here", "checkpoint": "a re-entrant checkpoint, none of whose inputs needs one"}
 # Backward calls without a step, after which what came before is forgotten: a run that only accumulates, or that skips.
 _BACKWARDS = 64
 
@@ -179,7 +181,7 @@ class CloseUp(Part):
             for operand in operation.operands:
                 lost |= operand.parameters if operand.history else 0
             leaves = {serial for serial in range(lost.bit_length()) if lost >> serial & 1}
-            words = "gradients switched off here" if operation.cut == "no_grad" else f"{operation.name} called"
+            words = _SAID.get(operation.cut, f"{operation.name} called")
             site = operation.cut_site.model_copy(update={"what": words})
             # Reading `.data` is no call that could be left out.
             kind = "copy" if operation.name == "data" else operation.cut

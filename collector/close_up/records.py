@@ -13,7 +13,7 @@ class Term:
 
     Attributes:
         backward: The line that called backward on the loss.
-        site: The line at which the history ended; `kind` is *copy*, *detach* or *no_grad*.
+        site: The line at which the history ended; `kind` is *copy*, *detach*, *no_grad* or *checkpoint*.
         parameters: Serial numbers of what it was computed from.
         value: What it contributed; None where that was gone.
         elsewhere: Whether what was cut off, or a single number that it was computed from, reaches some loss with its

@@ -46,7 +46,8 @@ class Operation:
         name: The function's name.
         site: The innermost line of the user's code.
         operands: What it took, in order.
-        cut: How a history ended here: `detach`, `copy` (rebuilt from numbers) or `no_grad`; None where none did.
+        cut: How a history ended here: `detach`, `copy` (rebuilt from numbers), `no_grad` or `checkpoint` (a re-entrant
+            one that was given nothing with a history); None where none did.
         cut_site: The line that ended it, which may be another one: the one that switched gradients off.
         infinite, nan: Whether its result holds such entries; flags on the device, None where nobody asked.
         meeting: Outputs and targets of unlike rank that met here.

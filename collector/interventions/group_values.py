@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
@@ -25,9 +24,13 @@ class ValueDuringStep(Intervention):
         watcher.before_step.append(self._change)
         watcher.after_step.append(self._put_back)
 
-    @abstractmethod
     def other(self, value: Any) -> Any:
         """What stands in for the group's value: a number, or a tensor where it is one."""
+        return value
+
+    def in_group(self, optimizer: Optimizer, number: int, value: Any) -> Any:
+        """The same, where it depends on the group."""
+        return self.other(value)
 
     def _change(self, optimizer: Optimizer) -> None:
         self._put_back(optimizer)  # of a step that raised, which the script caught
@@ -35,7 +38,7 @@ class ValueDuringStep(Intervention):
             value = group.get(self.key)
             if isinstance(value, bool) or not isinstance(value, (int, float, Tensor)):
                 continue
-            other = self.other(value)
+            other = self.in_group(optimizer, number, value)
             if not self.report.applied and bool(other == value):
                 continue
             group[self.key] = other

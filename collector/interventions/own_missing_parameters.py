@@ -45,7 +45,7 @@ class OwnMissingParameters(Intervention):
         for parameter, tensor in missing:
             group = self._group_for(optimizer, entry, parameter)
             optimizer.param_groups[group]["params"].append(tensor)
-            self.report.changed.append(parameter.name or "?")
+            self.report.changed.append(parameter.name or _made(parameter))
         if missing:
             self.report.applied = True
             first = f"step {self._watcher.tape.steps + 1}"
@@ -55,15 +55,23 @@ class OwnMissingParameters(Intervention):
     def _missing(self) -> list[tuple[ParameterEntry, Tensor]]:
         pattern = str(self.parameters["parameters"])
         held = {serial for entry, _ in self._watcher.optimizers.alive() for serial in entry.held}
+        wanted = self._is_loose if self.parameters["unregistered"] else self._is_of_a_model
         return [
             (entry, tensor)
             for entry, tensor in self._watcher.parameters.alive()
-            if entry.in_model
+            if wanted(entry)
             and tensor.requires_grad
             and tensor.is_leaf
             and entry.serial not in held
             and fnmatchcase(entry.name or "", pattern)
         ]
+
+    def _is_of_a_model(self, entry: ParameterEntry) -> bool:
+        return entry.in_model
+
+    def _is_loose(self, entry: ParameterEntry) -> bool:
+        """Reached by a loss, made as a parameter, and never part of a model that ran."""
+        return bool(entry.reached) and entry.is_parameter and not entry.ever_in_model
 
     def _belongs(self, entry: OptimizerEntry, parameter: ParameterEntry, all_: list[OptimizerEntry]) -> bool:
         """With several optimizers a parameter goes to the one that holds its replaced namesake, else to the first."""
@@ -88,3 +96,8 @@ class OwnMissingParameters(Intervention):
                 if any(tensor is stale for tensor in group["params"]):
                     return number
         return 0
+
+
+def _made(parameter: ParameterEntry) -> str:
+    """What there is to call a parameter that hangs in no model."""
+    return parameter.created.what if parameter.created is not None else "a parameter without a name"

@@ -33,7 +33,9 @@ SCHEMES: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Reinitialize(Intervention):
-    """Before each model's first forward. The new values are written into the same parameters.
+    """Before each model's first forward, or the first one of a module that it was given since.
+
+    The new values are written into the same parameters.
 
     They are drawn into a copy of the module, which may do what it likes with its own parameters, from a random stream
     that starts at the seed; the run's own streams are put back.
@@ -43,43 +45,48 @@ class Reinitialize(Intervention):
 
     def attach(self, watcher: Watcher) -> None:
         self._watcher = watcher
-        self._seen: set[int] = set()
+        self._seen: dict[int, int] = {}
         self._drawn: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         watcher.at_first_forward.append(self._draw)
 
     def _draw(self, module: nn.Module) -> bool:
         """Never done: a second model may still come."""
         root = self._watcher.roots.entry(module)
-        if root is None or root.serial in self._seen:
+        if root is None or self._seen.get(root.serial) == self._watcher.order:
             return False
-        self._seen.add(root.serial)
-        matching = [(name, sub) for name, sub in self._named(root, module) if sub not in self._drawn]
+        self._seen[root.serial] = self._watcher.order  # nothing was made since: no module can be new
+        matching = [found for found in self._named(root, module) if found[1] not in self._drawn]
         if matching:
             mps = any(parameter.is_mps for parameter in module.parameters())
             restore = keep_global_streams(mps)
             try:
                 self._seed_everything(mps)
-                for name, sub in matching:
+                for name, sub, keys in matching:
                     self._drawn.add(sub)
-                    self._draw_one(name, sub)
+                    self._draw_one(name, sub, keys)
             finally:
                 restore()
         return False
 
-    def _named(self, root: RootEntry, module: nn.Module) -> list[tuple[str, nn.Module]]:
-        """Modules with parameters of their own whose name matches, with the name that parameters show."""
+    def _named(self, root: RootEntry, module: nn.Module) -> list[tuple[str, nn.Module, set[str]]]:
+        """Modules with parameters of their own, with the name that these show, and which of these are meant."""
         prefix = self._watcher.roots.prefixes().get(root.serial)
         if prefix is None:
             return []  # part of another model, whose names it goes by
         # As long as only one model has run its names have no prefix; they get one as soon as there is a second.
         prefixes = dict.fromkeys((prefix, f"{root.class_name}."))
+        found: list[tuple[str, nn.Module, set[str]]] = []
+        for name, sub in module.named_modules():
+            own = [key for key, _ in sub.named_parameters(recurse=False)]
+            keys = {key for key in own if any(self._means((other + name).rstrip("."), key) for other in prefixes)}
+            if keys:
+                found.append(((prefix + name).rstrip("."), sub, keys))
+        return found
+
+    def _means(self, module: str, key: str) -> bool:
+        """Whether the pattern is one for the module, or for this one of its parameters."""
         pattern = str(self.parameters["module"])
-        return [
-            ((prefix + name).rstrip("."), sub)
-            for name, sub in module.named_modules()
-            if next(sub.parameters(recurse=False), None) is not None
-            and any(fnmatchcase((other + name).rstrip("."), pattern) for other in prefixes)
-        ]
+        return fnmatchcase(module, pattern) or fnmatchcase(f"{module}.{key}".lstrip("."), pattern)
 
     def _seed_everything(self, mps: bool) -> None:
         # Not torch.manual_seed: it would leave a seed for an accelerator that is woken later.
@@ -90,7 +97,7 @@ class Reinitialize(Intervention):
         if mps:
             torch.mps.manual_seed(seed)
 
-    def _draw_one(self, name: str, module: nn.Module) -> None:
+    def _draw_one(self, name: str, module: nn.Module, keys: set[str]) -> None:
         try:
             drawn = copy.deepcopy(module)
             own = getattr(drawn, "reset_parameters", None) or getattr(drawn, "_reset_parameters", None)
@@ -107,7 +114,8 @@ class Reinitialize(Intervention):
             return
         new = dict(drawn.named_parameters(recurse=False))
         for key, parameter in module.named_parameters(recurse=False):
-            self._write(f"{name}.{key}".lstrip("."), parameter, new.get(key))
+            if key in keys:
+                self._write(f"{name}.{key}".lstrip("."), parameter, new.get(key))
 
     def _write(self, name: str, parameter: Tensor, new: Tensor | None) -> None:
         if new is None or is_lazy(parameter) or parameter.is_meta or new.shape != parameter.shape:

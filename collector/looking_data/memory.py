@@ -22,6 +22,8 @@ class Memory:
 
     def __init__(self, owner: Any) -> None:
         self._kept: list[tuple[Tensor, Tensor]] = []
+        # How often each was written to; None for an array, which does not count that.
+        self._writes: list[int | None] = []
         self._generators: list[Callable[[], None]] = []
         self.complete = True
         size = 0
@@ -39,6 +41,19 @@ class Memory:
                 break
             seen_memory.add(values.data_ptr())
             self._kept.append((values, values.clone()))
+            self._writes.append(values._version if issubclass(type(thing), Tensor) else None)
+
+    def undo_writes(self) -> bool:
+        """Put back what was written to since; whether that changed anything. Quick where nothing was."""
+        found = False
+        for number, (now, before) in enumerate(self._kept):
+            writes = self._writes[number]
+            if writes == now._version or (writes is None and torch.allclose(now, before, 0.0, 0.0, equal_nan=True)):
+                continue
+            found = found or not torch.allclose(now, before, 0.0, 0.0, equal_nan=True)
+            now.copy_(before)
+            self._writes[number] = now._version if writes is not None else None
+        return found
 
     def changed(self) -> dict[int, Tensor]:
         """Which entries of which array differ from the copy: flat positions, by the array's number."""

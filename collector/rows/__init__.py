@@ -31,6 +31,7 @@ from weaklink.collector.rows import (
     objective,
     ownership,
     pairing,
+    pending,
     prior,
     raised,
     restoring,
@@ -70,6 +71,7 @@ _BOUNDARIES = (
     ownership,
     shared,
     isolation,
+    pending,  # where it fails it stands for the exception
     update,
     direction,
     beginning,

@@ -82,10 +82,12 @@ def too_large(run: Observation) -> TooLarge | None:
 
 
 def rows(run: Observation) -> list[Row]:
-    """One row about a state that was there before the first step; none where every optimizer began afresh."""
+    """One row about a state that was there before the first step; none where no optimizer was given one."""
     record = run.record(BeginningRecord)
-    if not record.loaded:
+    if not record.loaded and not (record.load_sites and run.tape.steps):
         return []
+    if not record.loaded:
+        return [Row(id=ID, status="pass", text="something was loaded into an optimizer, and no state came of it")]
     state = record.loaded[0]
     text = _described(run, state)
     values: dict[str, Value] = {"tensors": state.tensors, "remembered": state.size, "gradient": state.gradient}

@@ -93,7 +93,7 @@ def _wasted(calls: CallsRecord, wasted: list[LateClip]) -> Row:
         basis="exact",
         text=f"in {len(wasted)} of {len(wasted)} sampled steps clipped to {first.limit:g} after the step, and cleared "
         f"before the next one{beyond}: no step ever took a clipped gradient",
-        values={**_values(calls), "wasted": len(wasted)},
+        values={**_values(calls), "wasted": len(wasted), "norm": first.norm, "limit": first.limit},
         where=_sites([item.clip for item in wasted]),
         step=wasted[0].clip.step - 1,
     )

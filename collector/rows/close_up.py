@@ -71,7 +71,9 @@ def _cut_term(run: Observation, record: CloseUpRecord, terms: list[Term], traine
     # A tensor rebuilt from numbers is a history lost; a detach or a block without gradients is also what somebody
     # writes who wants to see a value in the printed loss and no more.
     exact = first.kind == "copy"
-    how = {"copy": "rebuilt from numbers", "detach": "detached", "no_grad": "computed without gradients"}[first.kind]
+    how = {"copy": "rebuilt from numbers", "detach": "detached", "no_grad": "computed without gradients"}.get(
+        first.kind, "computed in a re-entrant checkpoint"
+    )
     return Row(
         id="DEPENDENCY/terms",
         status="fail" if exact else "suspected",

@@ -98,6 +98,7 @@ def _reached(run: Observation) -> Row:
             "owned": [e.name or "" for e in owned[:200]],
             "unused": [e.name or "" for e in unused[:200]],
             "cut": [cut.site.place for cut in cuts if cut.kind == "detach"],
+            "ends": [f"{cut.kind} {cut.site.place}" for cut in cuts],
         },
         where=[*(cut.site for cut in cuts), *(e.created for e in owned[:3] if e.created)] if status != "pass" else [],
         step=1 if missed else None,

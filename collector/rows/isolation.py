@@ -103,7 +103,7 @@ def _not_seen(run: Observation, record: IsolationRecord, name: str, objective: O
         return f"{name}: {missing[0]!r} matches no parameter; nearest: {nearest(run, missing[0])}"
     if not any(run.declared.objective_at(feed.site) == name for feed in record.feeds.values()):
         seen = ", ".join(list(record.feeds)[:4])
-        return f"{name}: no backward at {objective.site or 'any other line'}; seen: {seen}"
+        return f"{name}: no backward at {' or '.join(objective.sites) or 'any other line'}; seen: {seen}"
     return None
 
 

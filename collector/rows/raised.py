@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weaklink.collector.evidence import Row
 from weaklink.collector.rows.observation import Observation
+from weaklink.collector.watching.pending import PendingRecord
 
 _BOUNDARY = {"forward": "OBJECTIVE", "evaluation": "EVALUATION", "backward": "GRADIENT", "step": "UPDATE"}
 
@@ -14,7 +15,7 @@ def rows(run: Observation) -> list[Row]:
     Between a step and the next forward anything may raise (logging, a checkpoint): no boundary is accused for that.
     """
     boundary = _BOUNDARY.get(run.tape.phase)
-    if run.raised_text is None or boundary is None:
+    if run.raised_text is None or boundary is None or _explained(run):
         return []
     return [
         Row(
@@ -26,3 +27,8 @@ def rows(run: Observation) -> list[Row]:
             step=run.tape.steps + 1,
         )
     ]
+
+
+def _explained(run: Observation) -> bool:
+    """Whether the step that led to it is known: UPDATE/pending says so, and names the exception with it."""
+    return run.tape.phase == "backward" and run.record(PendingRecord).found is not None

@@ -11,16 +11,15 @@ def rows(run: Observation) -> list[Row]:
     """One row for each kind of load that had no effect; none where every load had one."""
     record = run.record(RestoringRecord)
     found = [_onto_itself(run, loaded) for loaded in record.onto_itself[:1]]
+    found = found or [_put_back(run, loaded) for loaded in record.put_back[:1]]
     return found + [_nothing(run, loaded) for loaded in record.nothing[:1]]
 
 
 def _onto_itself(run: Observation, loaded: Loaded) -> Row:
     """The state's tensors are the parameters themselves, and steps were taken since: no other values are there."""
     steps = loaded.step - loaded.taken_step
-    # Weights that go on being trained were meant to be set back; those that do not, to be judged.
-    boundary = "UPDATE" if run.tape.backwards > loaded.backwards else "EVALUATION"
     return Row(
-        id=f"{boundary}/restored",
+        id=_row_id(run, loaded),
         status="fail",
         basis="exact",
         text=f"a state taken after step {loaded.taken_step} is loaded after step {loaded.step}: it is the parameters' "
@@ -29,6 +28,16 @@ def _onto_itself(run: Observation, loaded: Loaded) -> Row:
         where=_sites(loaded.taken, loaded.site),
         step=loaded.step or None,
     )
+
+
+def _row_id(run: Observation, loaded: Loaded) -> str:
+    """Weights that go on being trained were meant to be set back; those that do not, to be judged."""
+    return f"{'UPDATE' if run.tape.backwards > loaded.backwards else 'EVALUATION'}/restored"
+
+
+def _put_back(run: Observation, loaded: Loaded) -> Row:
+    text = f"a state taken after step {loaded.taken_step} was loaded after step {loaded.step}: memory of its own"
+    return Row(id=_row_id(run, loaded), status="pass", text=text)
 
 
 def _nothing(run: Observation, loaded: Loaded) -> Row:

@@ -22,18 +22,29 @@ def rows(run: Observation) -> list[Row]:
     if not stepped and not changing:
         reason = run.no_step() if not seen.optimizers else "no schedule was stepped, and no rate changed"
         return [Row(id=ID, status="not_measured", text=TEXT, reason=reason)]
-    return [_standstill(run, seen, stepped) or _never_reached(run, seen, stepped) or _described(seen, stepped)]
+    return [_standstill(run, seen, stepped) or _never_reached(run, seen, stepped) or _described(run, seen, stepped)]
 
 
-def _described(seen: ScheduleRecord, stepped: list[ScheduleSeen]) -> Row:
+def _described(run: Observation, seen: ScheduleRecord, stepped: list[ScheduleSeen]) -> Row:
     text = "; ".join(f"{s.class_name} stepped {s.steps} times" for s in stepped) or "rates set by the script itself"
     steps = sum(rates.steps for rates in seen.optimizers.values())
     return Row(
         id=ID,
-        status="evidence",
+        status="pass" if _left_a_rate(run, seen) else "evidence",
         text=f"{text} in {steps} optimizer steps",
         values={"scheduler_steps": sum(s.steps for s in stepped), "steps": steps},
     )
+
+
+def _left_a_rate(run: Observation, seen: ScheduleRecord) -> bool:
+    """Whether the last sampled step, in the later half of the run, moved something, and no rate only ever rose: of a
+    warmup that nothing followed it cannot be told how far it was to go.
+    """
+    samples = list(run.steps)
+    groups = [group for rates in seen.optimizers.values() for group in rates.groups]
+    if not samples or 2 * samples[-1].step < run.tape.steps or any(group.rose and not group.fell for group in groups):
+        return False
+    return any(samples[-1].moved.values())
 
 
 def _standstill(run: Observation, seen: ScheduleRecord, stepped: list[ScheduleSeen]) -> Row | None:
@@ -72,6 +83,7 @@ def _standstill(run: Observation, seen: ScheduleRecord, stepped: list[ScheduleSe
             "steps": total,
             "highest": highest,
             "scheduler_steps": sum(s.steps for s in stepped),
+            "passes": seen.passes,
         },
         where=_sites(run, often or stepped, step_first=True),
         step=first,

@@ -145,7 +145,7 @@ def _rate(run: Observation) -> Row:
         return small
     return Row(
         id="UPDATE/lr",
-        status="fail" if zero else "evidence",
+        status="fail" if zero else "pass" if highest > 0.0 else "evidence",
         basis="exact" if zero else None,
         text=text + (f": zero at every one of {run.tape.steps} steps" if zero else ""),
         values={
@@ -153,6 +153,7 @@ def _rate(run: Observation) -> Row:
             "last": _list(last),
             "highest": highest,
             "scheduler_steps": run.tape.scheduler_steps,
+            **({"built_with": _built_with(run)} if zero else {}),
         },
         where=[*scheduled, *built] if zero else [],
         step=1 if zero else None,
@@ -167,6 +168,12 @@ def _groups_at_zero(run: Observation) -> list[str]:
         if len(still) < len(rates.groups):
             found += [f"group {number} of {run.optimizers[serial].class_name}" for number in still]
     return found
+
+
+def _built_with(run: Observation) -> float | None:
+    """The highest rate that an optimizer was given, as torch's schedulers keep it; None without one."""
+    groups = [group for rates in run.record(ScheduleRecord).optimizers.values() for group in rates.groups]
+    return max((group.declared for group in groups if not math.isnan(group.declared)), default=None)
 
 
 def _far_too_small(run: Observation, text: str) -> Row | None:
@@ -402,9 +409,12 @@ def _resolution(run: Observation, samples: list[StepSample]) -> Row:
     still, total = counted
     if (lost := _lost_to_rounding(run)) is not None:
         return lost
+    # Of 16-bit parameters the question is asked, and answered where most of what has a gradient moves.
+    owned = {serial for sample in measured for serial in sample.consumed}
+    narrow = any(run.by_serial(serial).dtype in ("bfloat16", "float16") for serial in owned)
     return Row(
         id="UPDATE/resolution",
-        status="evidence",
+        status="pass" if narrow and 2 * still < total else "evidence",
         text=f"{still} of {total} owned entries with a gradient did not move in any bit at step {measured[0].step}",
         values={"still": still, "entries": total},
         step=measured[0].step,

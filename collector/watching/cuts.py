@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from weaklink.collector.watching.graph import leaves_of
 from weaklink.collector.watching.parameters import ParameterBook
 from weaklink.collector.watching.sites import UserCode
+from weaklink.collector.watching.switches import checkpoint_site
 from weaklink.collector.watching.tape import CutSample, Window
 
 # A logging line detaches once a step; a loop over thousands of tensors says nothing more after the first ones.
@@ -33,12 +34,13 @@ class CutReader:
         if window is None or len(window.cuts) >= CUTS_PER_WINDOW:
             return
         leaves = {self._parameters.entry(p).serial for p in module.parameters() if p.requires_grad}
-        site = self._code.site("called without gradients (no_grad)") if leaves else None
+        checkpoint = checkpoint_site(self._code) if leaves else None
+        site = checkpoint or (self._code.site("called without gradients (no_grad)") if leaves else None)
         if site is None:
             return
         known = next((cut for cut in window.cuts if cut.site == site), None)
         if known is None:
-            window.cuts.append(CutSample(site, leaves, "no_grad"))
+            window.cuts.append(CutSample(site, leaves, "no_grad" if checkpoint is None else "checkpoint"))
         else:
             known.leaves |= leaves
 

@@ -66,6 +66,9 @@ class Part:
     def backward_ended(self, sample: BackwardSample | None) -> None:
         """Backward has run; in a sampled step the gradients are on the sample."""
 
+    def backward_raised(self, losses: list[Tensor], error: Exception) -> None:
+        """Backward has raised; what the graph still keeps can be read."""
+
     def step_begins(self, optimizer: Optimizer, entry: OptimizerEntry) -> None:
         """An optimizer is about to step."""
 

@@ -22,6 +22,7 @@ from weaklink.collector.watching.loss_graph import LossGraph
 from weaklink.collector.watching.modes import ModesPart
 from weaklink.collector.watching.order import OrderPart
 from weaklink.collector.watching.part import Part
+from weaklink.collector.watching.pending import PendingPart
 from weaklink.collector.watching.precision import PrecisionPart
 from weaklink.collector.watching.ranks import Ranks
 from weaklink.collector.watching.repeated_modules import RepeatReader
@@ -37,7 +38,16 @@ from weaklink.collector.watching.zeros_written import ZeroWrites
 if TYPE_CHECKING:
     from weaklink.collector.watching.watcher import Watcher
 
-EVENTS = ("root_called", "criterion_called", "backward_begins", "backward_ended", "step_begins", "step_ended", "finish")
+EVENTS = (
+    "root_called",
+    "criterion_called",
+    "backward_begins",
+    "backward_ended",
+    "backward_raised",
+    "step_begins",
+    "step_ended",
+    "finish",
+)
 
 
 def make_parts(watcher: Watcher) -> list[Part]:
@@ -56,6 +66,7 @@ def make_parts(watcher: Watcher) -> list[Part]:
         RepeatReader,
         Ranks,
         OrderPart,
+        PendingPart,
         SchedulePart,
         PrecisionPart,
         ReturnsPart,

@@ -56,17 +56,22 @@ class Loaded:
 
 @dataclass
 class RestoringRecord:
-    """Loads of a model's own memory, and loads of which no name matched."""
+    """Loads of a model's own memory, loads of which no name matched, and loads of a state from before the last steps.
+
+    Such a state is put back, unless it is the model's own memory.
+    """
 
     onto_itself: list[Loaded] = field(default_factory=list)
+    put_back: list[Loaded] = field(default_factory=list)
     nothing: list[Loaded] = field(default_factory=list)
 
 
 @dataclass
 class _Taken:
-    """One state: its first tensor, which a copied dictionary holds too, a hash of its names, and its moment."""
+    """One state: its first tensor, which a copied dictionary holds too, its module, a hash of its names, its moment."""
 
     tensor: weakref.ref[Tensor]
+    module: weakref.ref[nn.Module]
     names: int
     step: int
     site: Site | None
@@ -91,35 +96,44 @@ class RestoringPart(Part):
         result = original(module, *args, **kwargs)
         # A child is asked by its parent, with a dictionary to fill.
         if not args and kwargs.get("destination") is None and not is_traced():
-            self.watcher.guarded(self._note_taken)(result)
+            self.watcher.guarded(self._note_taken)(module, result)
         return result
 
-    def _note_taken(self, state: Any) -> None:
+    def _note_taken(self, module: nn.Module, state: Any) -> None:
         site = self.watcher.code.direct_site("state taken, not copied")
         first = _first(state)
         if site is not None and first is not None:
-            self._taken.append(_Taken(weakref.ref(first), _names(state), self.tape.steps, site))
+            self._taken.append(_Taken(weakref.ref(first), weakref.ref(module), _names(state), self.tape.steps, site))
 
     @unseen_by_warnings
     def _watched_load(
         self, original: Callable[..., Any], module: nn.Module, state_dict: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        aliased = self._aliased(module, state_dict) if not is_traced() else None
+        earlier = self._earlier(state_dict) if not is_traced() else None
+        aliased = earlier if earlier is not None and self._is_own_memory(module, state_dict) else None
         result = original(module, state_dict, *args, **kwargs)
         if not is_traced():
             self.watcher.guarded(self._note_loaded)(module, state_dict, aliased)
+            if earlier is not None and aliased is None and earlier.module() is module:
+                self.watcher.guarded(self._note_put_back)(state_dict, earlier)
         return result
 
-    def _aliased(self, module: nn.Module, state: Any) -> _Taken | None:
-        """The state's own moment, where all of it is the model's memory and steps were taken since."""
+    def _earlier(self, state: Any) -> _Taken | None:
+        """The state's own moment, where steps were taken since."""
         first = _first(state)
         taken = next((each for each in reversed(self._taken) if each.tensor() is first), None)
-        if first is None or taken is None or taken.step >= self.tape.steps:
-            return None
+        return taken if first is not None and taken is not None and taken.step < self.tape.steps else None
+
+    def _note_put_back(self, state: Any, earlier: _Taken) -> None:
+        if len(self.record.put_back) < KEPT:
+            loaded = Loaded(self.tape.steps, self.tape.backwards, None, len(state), 0)
+            loaded.taken, loaded.taken_step = earlier.site, earlier.step
+            self.record.put_back.append(loaded)
+
+    def _is_own_memory(self, module: nn.Module, state: Any) -> bool:
         own: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
         given = {name: value for name, value in state.items() if name in own and isinstance(value, Tensor)}
-        same = bool(given) and all(_is_same(value, own[name]) for name, value in given.items())
-        return taken if same else None
+        return bool(given) and all(_is_same(value, own[name]) for name, value in given.items())
 
     def _note_loaded(self, module: nn.Module, state: Any, aliased: _Taken | None) -> None:
         if not isinstance(state, Mapping) or not state:

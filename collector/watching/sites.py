@@ -87,12 +87,17 @@ class UserCode:
 
     def direct_site(self, what: str) -> Site | None:
         """The frame that called a watched function, if it is the user's own; None where a library called it."""
+        frame = self.direct_frame()
+        name = self.relative(frame.f_code.co_filename) if frame is not None else None
+        return Site(file=name, line=frame.f_lineno, what=what) if frame is not None and name is not None else None
+
+    def direct_frame(self) -> FrameType | None:
+        """The frame that called a watched function, whoever's it is."""
         frame: FrameType | None = sys._getframe(1)
         for ours in (_OWN, UNSEEN):  # who asks, then the wrappers; beyond them our own code is a library like any other
             while frame is not None and frame.f_code.co_filename.startswith(ours):
                 frame = frame.f_back
-        name = self.relative(frame.f_code.co_filename) if frame is not None else None
-        return Site(file=name, line=frame.f_lineno, what=what) if frame is not None and name is not None else None
+        return frame
 
     def maker_site(self, what: str) -> Site | None:
         """The innermost function of the user's that is no constructor: where the script says that something is made.

@@ -150,13 +150,13 @@ class CutSample:
     """A place in the user's code where a history ends, and the leaves of that history.
 
     *detach*: called on a tensor that had one. *no_grad*: a module was called there without gradients, while the model
-    around it was called with them. *copy*: rebuilt from its values, without its history. *exact*: seen by the
-    operation on the way to a loss, in a close-up.
+    around it was called with them. *checkpoint*: the same, inside a re-entrant checkpoint. *copy*: rebuilt from its
+    values, without its history. *exact*: seen by the operation on the way to a loss, in a close-up.
     """
 
     site: Site
     leaves: set[int]
-    kind: Literal["detach", "no_grad", "copy"] = "detach"
+    kind: Literal["detach", "no_grad", "checkpoint", "copy"] = "detach"
     exact: bool = False
 
 

@@ -91,7 +91,8 @@ class Watcher:
     """Installs the hooks, writes the tape, and tells listeners about steps.
 
     `before_step` and `after_step` are called with the optimizer around every executed step, `before_backward` before
-    every backward: interventions, horizons and deadlines hang there.
+    every backward: interventions, horizons and deadlines hang there. `when_installed` is called once all hooks are there:
+    what is wrapped then stands outside of them, so that they see what it makes of a call.
     """
 
     def __init__(self, user_code: UserCode, settings: WatchSettings | None = None) -> None:
@@ -111,6 +112,7 @@ class Watcher:
         self.after_step: list[Callable[[Optimizer], None]] = []
         self.before_backward: list[Callable[[], None]] = []
         self.at_first_forward: list[Callable[[nn.Module], bool]] = []
+        self.when_installed: list[Callable[[], None]] = []
         self.order = 0
         self._thread = threading.local()
         self._backward_depth = 0
@@ -167,6 +169,8 @@ class Watcher:
             self.wrap(scheduler, "step", self._watched_scheduler_step)
         for part in self.parts:
             part.install()
+        for begin in self.when_installed:
+            begin()
 
     def remove(self) -> None:
         """Take every hook away again; the tape stays."""
@@ -397,6 +401,10 @@ class Watcher:
         self._backward_depth += 1
         try:
             result = original(tensors, *args, **kwargs)
+        except Exception as error:
+            if self._listeners["backward_raised"]:
+                self.tell("backward_raised", list(tensors_in(tensors)), error)
+            raise
         finally:
             self._backward_depth -= 1
         self.tape.phase = "between"

@@ -15,9 +15,11 @@ from weaklink.agent.record.bodies import (
     Frozen,
     Observed,
     Opened,
+    OperatorFact,
     RerunFinished,
     VerdictReached,
 )
+from weaklink.agent.record.incident import Round
 from weaklink.agent.verdict import IncidentStatus, MechanismOutcome, PredictionOutcome, StayOutcome, Verdict
 from weaklink.collector.evidence import (
     Environment,
@@ -49,6 +51,8 @@ class Sample:
     reruns: list[RerunFinished] = field(default_factory=list)
     verdict: VerdictReached | None = None
     amendments: list[Amended] = field(default_factory=list)
+    facts: list[OperatorFact] = field(default_factory=list)
+    earlier: list[Round] = field(default_factory=list)
     closed: Closed | None = None
     head: str = "9" * 64
 

@@ -27,6 +27,7 @@ def run(
     python: str | None,
     out: str | None,
     strict: bool,
+    seed_offset: int,
     deadline: float,
     said: Said,
     json: bool,
@@ -45,6 +46,7 @@ def run(
         with tempfile.TemporaryDirectory(prefix="weaklink-") as logs:
             settings = (python or this_python(), Path(logs), deadline, Progress(), declared.task, declared.user_code)
             with Runner(subject, here, *settings, rule=declared.rule, intent=declared.intent) as runner:
+                runner.pins = runner.pins.model_copy(update={"offset": seed_offset})
                 record = runner.observe()
                 if record.evidence is None:
                     raise KeyboardInterrupt

@@ -31,9 +31,9 @@ def run(incident: str, inside: str | None, python: str | None, deadline: float, 
         incidents=read.folder.parent,
         deadline=deadline,
         task=read.evidence.task if read.evidence else None,
-        user_code=_strings(read.opened.options.get("user_code")),
-        rule=_text(read.opened.options.get("rule")),
-        intent=Intent.model_validate(read.opened.declared),
+        user_code=_strings(read.options.get("user_code")),
+        rule=_text(read.options.get("rule")),
+        intent=Intent.model_validate(read.declared),
     )
     report(verify_incident(read, options, Progress(), Playbook()), json)
 

@@ -1,0 +1,60 @@
+"""A state that is a copy: what was taken stays what it was, however long the training goes on."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from weaklink.collector.interventions.base import Intervention
+from weaklink.collector.watching.context import is_traced, unseen_by_warnings
+
+if TYPE_CHECKING:
+    from weaklink.collector.watching.watcher import Watcher
+
+
+class CopyStates(Intervention):
+    """Where the user's own line takes a module's `state_dict()`, its tensors are copies instead of the module's memory.
+
+    That changes something once such a state is loaded after the module has moved on. With `keep_vars=True` the
+    parameters themselves are asked for, and given.
+    """
+
+    name = "copy_states"
+
+    def attach(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        # By copy: the tensor whose values it holds.
+        self._copied: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+        watcher.wrap(nn.Module, "state_dict", self._take)
+        watcher.wrap(nn.Module, "load_state_dict", self._load)
+
+    @unseen_by_warnings
+    def _take(self, original: Callable[..., Any], module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        state = original(module, *args, **kwargs)
+        # A child is asked by its parent, with a dictionary to fill.
+        if args or kwargs.get("destination") is not None or kwargs.get("keep_vars") or is_traced():
+            return state
+        if self._watcher.code.direct_site("state taken") is None:
+            return state
+        with torch.no_grad():
+            for name, value in list(state.items()):
+                if isinstance(value, Tensor):
+                    state[name] = value.clone()
+                    self._copied[state[name]] = weakref.ref(value)
+        return state
+
+    @unseen_by_warnings
+    def _load(self, original: Callable[..., Any], module: nn.Module, state: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(state, Mapping) and any(self._has_moved_on(value) for value in state.values()):
+            self.note_changed(self._watcher, type(module).__name__, "an earlier state was loaded as it was when taken")
+        return original(module, state, *args, **kwargs)
+
+    def _has_moved_on(self, value: Any) -> bool:
+        ref = self._copied.get(value) if isinstance(value, Tensor) else None
+        tensor = ref() if ref is not None else None
+        return tensor is not None and not torch.equal(tensor, value)
