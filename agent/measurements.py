@@ -178,6 +178,16 @@ def _row(evidence: Evidence, row_id: str) -> Measured:
     return Measured(row.status)
 
 
+def _listed(evidence: Evidence, place: str) -> Measured:
+    """1 where a list among a row's values holds the item, 0 where it does not."""
+    row_id, field, item = (*place.rsplit("/", 2), "", "")[:3]
+    row = evidence.row(row_id)
+    values = row.values.get(field) if row is not None else None
+    if not isinstance(values, list):
+        return Measured(reason=f"this run has no list {field!r} in a row {row_id}")
+    return Measured(int(item in map(str, values)))
+
+
 def _steps(evidence: Evidence, _: str) -> Measured:
     return Measured(evidence.outcome.steps)
 
@@ -218,6 +228,7 @@ MEASUREMENTS: dict[str, Measurement] = {
         Measurement("moved", "parameters", "how many changed in a sampled step, bitwise", _moved),
         Measurement("delta.net", "parameters", "Euclidean norm of their net movement over the window", _net_delta),
         Measurement("row", "row id", "status of that row of the chain", _row),
+        Measurement("listed", "row id/field/item", "1 where that list of the row holds the item, else 0", _listed),
         Measurement("steps", None, "optimizer steps executed", _steps),
         Measurement("lr.first", None, "learning rate of each group at the first step", _first_rate),
         Measurement("lr.last", None, "learning rate of each group at the last sampled step", _last_rate),

@@ -29,3 +29,16 @@ def exact_pattern(names: Sequence[str], others: Sequence[str]) -> str | None:
     candidates |= {glob.escape(name) for name in names[:50]}
     clean = [c for c in candidates if not any(fnmatchcase(other, c) for other in others)]
     return max(clean, key=lambda c: (sum(fnmatchcase(name, c) for name in names), -len(c), c), default=None)
+
+
+def part_by_part(names: Sequence[str], others: Sequence[str]) -> str | None:
+    """One pattern over all the names and none of the others, `*` for each part in which they differ; None without one.
+
+    The names must have as many parts each: `blocks.0.scale` and `blocks.1.scale` give `blocks.*.scale`.
+    """
+    parts = [name.split(".") for name in names]
+    if len(set(map(len, parts))) != 1:
+        return None
+    columns = [set(column) for column in zip(*parts, strict=True)]
+    pattern = ".".join(glob.escape(column.pop()) if len(column) == 1 else "*" for column in columns)
+    return None if any(fnmatchcase(other, pattern) for other in others) else pattern

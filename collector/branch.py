@@ -9,7 +9,8 @@ from weaklink.collector.evidence import Branch, Row, first_divergence
 
 # Losses needed before a curve is called anything.
 SHORTEST = 4
-# A fall below this share of the first loss, or within twice its own standard error, is called flat.
+# A fall below this share of the first loss is called flat; one within twice its own standard error too, or a noisy
+# plateau where that error is the larger of the two.
 FLAT_SHARE = 0.02
 SLOW_SHARE = 0.2
 
@@ -20,7 +21,8 @@ def name_branch(losses: list[float], raised: bool, rows: list[Row]) -> Branch:
     Args:
         losses: Loss by backward call, in order.
         raised: Whether the script ended in an exception.
-        rows: The chain; a curve that falls while a row fails is `silently_wrong`.
+        rows: The chain; a curve that falls while a row fails is `silently_wrong`, or an `eval_gap` where the first one
+            that fails is of the evaluation.
     """
     if raised:
         return "raised"
@@ -33,11 +35,14 @@ def name_branch(losses: list[float], raised: bool, rows: list[Row]) -> Branch:
     start, end = statistics.fmean(first), statistics.fmean(last)
     spread = (statistics.pvariance(first) / size + statistics.pvariance(last) / size) ** 0.5
     fall = start - end
-    if abs(fall) <= max(2.0 * spread if size > 1 else 0.0, FLAT_SHARE * abs(start)):
-        return "flat"
+    # A loss that grows by a factor a step has a spread as large as itself, and no noise that could explain it.
+    apart = min(last) > max(first) or max(last) < min(first)
+    noise, still = 0.0 if apart or size == 1 else 2.0 * spread, FLAT_SHARE * abs(start)
+    if abs(fall) <= max(noise, still):
+        return "noisy_plateau" if noise > still else "flat"
     if fall < 0:
         return "diverging"
     divergence = first_divergence(rows)
     if divergence is not None and divergence.status == "fail":
-        return "silently_wrong"
+        return "eval_gap" if divergence.boundary == "EVALUATION" else "silently_wrong"
     return "slow" if fall < SLOW_SHARE * abs(start) else "learning"

@@ -339,6 +339,14 @@ CAUSES: dict[str, tuple[tuple[MechanismFamily, str], ...]] = {
         ("other", "An optimizer holds what is meant to rest, and moves it by its gradient."),
         ("regularization_wrong", "Weight decay or momentum moves it, although its gradient is zero."),
     ),
+    "DEPENDENCY/carried": (
+        (
+            "missing_stop_gradient",
+            "A state is carried from one step to the next with its graph: backward goes on into steps whose parameters "
+            "have changed since.",
+        ),
+        ("step_before_backward", "The steps are meant to wait until the whole sequence went backward."),
+    ),
     "UPDATE/pending": (
         (
             "step_before_backward",
@@ -450,6 +458,7 @@ QUESTIONS: dict[str, str] = {
     "OWNERSHIP/unregistered": "Should these modules be part of the model?",
     "UPDATE/steps": "Where should the optimizer step?",
     "UPDATE/pending": "Which backward calls belong before this step?",
+    "DEPENDENCY/carried": "How far back is the gradient meant to go through what is carried from step to step?",
     "UPDATE/lr": "Which learning rate was meant at the first step?",
     "UPDATE/direction": "Is this loss meant to rise?",
     "UPDATE/state": "Which run does the optimizer's state come from?",
@@ -527,6 +536,7 @@ REPAIRS: dict[str, Repair] = {
     "OWNERSHIP/shared": Repair(text="Make a module of its own for each place.", kind="wiring"),
     "GRADIENT/pre_existing": Repair(text="Call optimizer.zero_grad() once before each backward.", kind="wiring"),
     "OWNERSHIP/unregistered": Repair(text="Keep the modules in nn.ModuleList or nn.ModuleDict.", kind="wiring"),
+    "DEPENDENCY/carried": Repair(text="Detach what is carried over a step before it is used again.", kind="wiring"),
     "UPDATE/pending": Repair(text="Step after the backward that needs the parameters as they were.", kind="wiring"),
     "UPDATE/steps": Repair(text="Call optimizer.step() after backward.", kind="wiring"),
     "TASK/leak": Repair(

@@ -1,10 +1,10 @@
-"""The page for OWNERSHIP/owned: learning parameters that no optimizer holds, beyond doubt by accident."""
+"""The page for OWNERSHIP/owned: learning parameters that no optimizer holds."""
 
 from __future__ import annotations
 
 from weaklink.agent.advisors.base import cite
 from weaklink.agent.measurements import matching, take
-from weaklink.agent.patterns import common_pattern, exact_pattern
+from weaklink.agent.patterns import common_pattern, exact_pattern, part_by_part
 from weaklink.agent.proposal import (
     Direction,
     ExperimentChoice,
@@ -34,18 +34,20 @@ _EXPLANATIONS: dict[MechanismFamily, str] = {
 
 
 def missing_parameters(evidence: Evidence, row: Row) -> Proposal | None:
-    """Own what is missing; nothing else changes. None where the run offers too little, or where it may be intended."""
-    if row.status != "fail":
-        return None
+    """Own what is missing; nothing else changes. None where the run offers too little.
+
+    Where it may have been left out on purpose (suspected), the row itself must pass, and the loss take another way.
+    """
     names = [record.name for record in evidence.parameters if _missing(record.name, row)]
-    pattern = common_pattern(names)
+    held = [record.name for record in evidence.parameters if record.in_model and record.owned]
+    pattern = common_pattern(names) if row.status == "fail" else part_by_part(names, held) or common_pattern(names)
     if not names or not matching(evidence, pattern):
         return None
     lead: MechanismFamily = "optimizer_holds_old_objects" if _replaced(evidence) else "not_in_optimizer"
     rivals: list[MechanismFamily] = ["rate_wrong"]
     if any(not record.requires_grad for record in evidence.parameters if record.in_model):
         rivals.append("frozen_by_accident")
-    changes = [key for key in _changes(pattern) if take(evidence, key).taken]
+    changes = [key for key in _changes(pattern, row, evidence) if take(evidence, key).taken]
     stays = [key for key in _stays(evidence, pattern) if take(evidence, key).taken]
     shown = _named(names)
     return Proposal(
@@ -58,7 +60,7 @@ def missing_parameters(evidence: Evidence, row: Row) -> Proposal | None:
                 id=family,
                 boundary=_BOUNDARIES[family],
                 explanation=_EXPLANATIONS[family].format(names=shown),
-                predictions=[_prediction(family, key, evidence) for key in changes]
+                predictions=[_prediction(family, key, row) for key in changes]
                 + [Prediction(measurement=key, expect="same") for key in stays],
             )
             for family in (lead, *rivals)
@@ -99,8 +101,12 @@ def _named(names: list[str]) -> str:
     return ", ".join(unique[:4]) + (f" and {len(unique) - 4} more" if len(unique) > 4 else "")
 
 
-def _changes(pattern: str) -> list[str]:
-    return [f"moved[{pattern}]", "row[UPDATE/moved]", f"delta.net[{pattern}]", "loss.last"]
+def _changes(pattern: str, row: Row, evidence: Evidence) -> list[str]:
+    if row.status == "suspected":
+        return [f"row[{row.id}]", f"moved[{pattern}]", "loss.last"]
+    # A row that does not fail now has no flip to predict.
+    moved = [key for key in ("row[UPDATE/moved]",) if take(evidence, key).value in ("fail", "suspected")]
+    return [f"moved[{pattern}]", *moved, f"delta.net[{pattern}]", "loss.last"]
 
 
 def _stays(evidence: Evidence, pattern: str) -> list[str]:
@@ -113,14 +119,16 @@ def _stays(evidence: Evidence, pattern: str) -> list[str]:
     return [*keys, f"delta.net[{still}]"] if still else [*keys, "steps"]
 
 
-def _prediction(family: MechanismFamily, key: str, evidence: Evidence) -> Prediction:
+def _prediction(family: MechanismFamily, key: str, row: Row) -> Prediction:
     """What this mechanism makes of that measurement once the missing parameters are owned."""
+    if key == f"row[{row.id}]":
+        return Prediction(measurement=key, expect="becomes", value="pass")
     if family == "rate_wrong" or (family == "frozen_by_accident" and key == "loss.last"):
         return Prediction(measurement=key, expect="same")
-    expect: Direction = "down" if key == "loss.last" else "up"
+    expect: Direction = "up"
+    if key == "loss.last":
+        expect = "down" if row.status == "fail" else "different"
     if key.startswith("row["):
-        row = evidence.row("UPDATE/moved")
-        # A row that does not fail now has no flip to predict.
         # Not "becomes pass": a parameter that happens to get no gradient keeps the row from that.
-        expect = "different" if row is not None and row.status != "pass" else "same"
+        expect = "different"
     return Prediction(measurement=key, expect=expect)

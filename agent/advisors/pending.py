@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weaklink.agent.advisors.page import (
     PASSES,
+    Becomes,
     Candidate,
     Expected,
     experiment,
@@ -42,8 +43,8 @@ def early_step(evidence: Evidence, row: Row) -> Proposal | None:
             Candidate(
                 "other",
                 f"What the backward at {backward_at} misses is changed by something else than this step: it raises "
-                "however long the step waits.",
-                nothing(lead),
+                "however long the step waits, which is then never taken.",
+                nothing(lead) | {f"row[{row.id}]": Becomes("evidence"), "steps": "down"},
             ),
         ],
         [

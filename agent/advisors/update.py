@@ -27,6 +27,8 @@ MODEST_STEP = 0.01
 
 def outgrown_step(evidence: Evidence, row: Row) -> Proposal | None:
     """Step with a smaller rate. None without the size of the step, or where the loss found back by itself."""
+    if row.status == "fail" and row.basis == "controlled":
+        return _too_large(evidence, row)
     ratio, last = row.values.get("ratio"), take(evidence, "loss.last").value
     if not isinstance(ratio, (int, float)) or not MODEST_STEP < ratio < math.inf or not isinstance(last, float):
         return None
@@ -55,6 +57,34 @@ def outgrown_step(evidence: Evidence, row: Row) -> Proposal | None:
         ],
         ["output.first", "loss.first", "gradient.first[*]", *moving(evidence)],
         Repair(text="Lower the learning rate until its steps stay short against the parameters.", kind="learning_rate"),
+    )
+
+
+def _too_large(evidence: Evidence, row: Row) -> Proposal | None:
+    """A copy of the run learned at a share of its rate: whether the run itself does."""
+    factor = row.values.get("factor")
+    if not isinstance(factor, float) or not 0.0 < factor < 1.0:
+        return None
+    lead: dict[str, Expected] = {f"row[{row.id}]": PASSES, "lr.first": "different", "loss.last": "down"}
+    return experiment(
+        evidence,
+        row,
+        ExperimentChoice(name="scale_lr", parameters={"factor": factor}),
+        [
+            Candidate(
+                "rate_wrong",
+                "The learning rate is too large: its first steps bring the parameters where nothing is learned any "
+                f"more. At {factor:g} of it the run learns.",
+                lead,
+            ),
+            Candidate(
+                "initial_weights_wrong",
+                "The run begins where nothing can be learned: at a smaller rate it stays there.",
+                lead | {f"row[{row.id}]": "same", "loss.last": "same"},
+            ),
+        ],
+        ["output.first", "loss.first", "gradient.first[*]", *moving(evidence)],
+        Repair(text="Lower the learning rate.", kind="learning_rate"),
     )
 
 
@@ -102,7 +132,10 @@ def lost_update(evidence: Evidence, row: Row) -> Proposal | None:
     if row.status != "fail" or not still or pattern is None or not 0 < rate < math.inf:
         return None
     if row.values.get("without_gradient"):
-        return None  # no optimizer has anything to take there: the order of calls is asked about
+        if not row.where:
+            return None
+        waits = ExperimentChoice(name="defer_step_until_backward", parameters={"site": row.where[0].place})
+        return _without_gradient(evidence, row, waits, pattern)
     if not all(record.owned and record.gradient == "nonzero" for record in still):
         return None
     lead: dict[str, Expected] = {f"row[{row.id}]": PASSES, **movement(evidence, pattern)}
@@ -126,4 +159,25 @@ def lost_update(evidence: Evidence, row: Row) -> Proposal | None:
         # The fresh optimizer has one group: what stands in the steps beside several rates is another text.
         ["output.first", "loss.first", "gradient.first[*]", "steps", *(["lr.first"] if groups == 1 else [])],
         Repair(text="Let the optimizer's step write to the parameters that the model uses.", kind="wiring"),
+    )
+
+
+def _without_gradient(evidence: Evidence, row: Row, choice: ExperimentChoice, pattern: str) -> Proposal:
+    """The steps come where no gradient is: they find one where they wait for the next backward."""
+    lead: dict[str, Expected] = {f"row[{row.id}]": PASSES, **movement(evidence, pattern)}
+    return experiment(
+        evidence,
+        row,
+        choice,
+        [
+            Candidate(
+                "step_before_backward",
+                "The step comes where no gradient is, before backward or after it was cleared: one that waits for the "
+                "next backward moves the parameters.",
+                lead,
+            ),
+            Candidate("update_lost", "The step changes nothing, whatever it finds.", nothing(lead)),
+        ],
+        ["output.first", "loss.first", "gradient.first[*]", "lr.first", "row[DEPENDENCY/reached]"],
+        Repair(text="Step after backward, and clear the gradients after the step or before backward.", kind="wiring"),
     )

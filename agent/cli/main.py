@@ -261,6 +261,32 @@ def verify(
 
 
 @app.command()
+def drill(
+    words: Words = None,
+    module: Module = None,
+    python: Python = None,
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="Random starts, the first being the run as it is.")] = 3,
+    deadline: Deadline = 600.0,
+    task: Task = None,
+    user_code: UserCode = None,
+    rule: Rule = None,
+    trainable: Trainable = None,
+    frozen: Frozen = None,
+    classes: Classes = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Name the branch of a run, take its first measurement, split its causes, and hold the first fix over seeds.
+
+    Exits with 0 where a fix is established or the run learns, else with 1. It names no cause: `diagnose` does.
+    """
+    from weaklink.agent.cli.commands import drill as command
+
+    said = _said(task, rule, user_code, trainable, frozen, classes, config)
+    command.run(words or [], module, python, seeds, deadline, said, json)
+
+
+@app.command()
 def experiments(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME ...]", help="Experiments, by name; none lists them all.")
@@ -416,7 +442,7 @@ def export(
         str | None, typer.Option("--out", "-o", metavar="FILE", help="File to write; `-` is stdout.")
     ] = None,
 ) -> None:
-    """Write an incident as a JSON receipt, Markdown, one offline HTML file, or a test that keeps it from coming back."""
+    """Write an incident as a JSON receipt, Markdown, one offline HTML file, or a regression test."""
     from weaklink.agent.cli.commands import export as command
 
     command.run(incident, format, out)

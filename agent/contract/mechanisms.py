@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import get_args
 
-from weaklink.agent.contract.families import BOUNDARY_OF, NONE
+from weaklink.agent.advisors.causes import CAUSES
+from weaklink.agent.contract.families import BOUNDARY_OF, NONE, order
 from weaklink.agent.contract.values import agrees, finite_number, listed, quoted
 from weaklink.agent.measurements import take
 from weaklink.agent.proposal import Mechanism, Prediction, Proposal
@@ -14,6 +15,8 @@ from weaklink.collector.catalogue import CATALOGUE
 from weaklink.collector.evidence import BOUNDARIES, Evidence, Status
 
 MOST_SUGGESTED = 6
+# What these rows show is the work of all links before them: a regularization that lets nothing be fitted.
+_OUTCOMES = ("CAPABILITY", "EVALUATION")
 _MEASURED_STATUSES = tuple(status for status in get_args(Status) if status != "not_measured")
 
 
@@ -45,7 +48,10 @@ def lead(proposal: Proposal, evidence: Evidence) -> Iterator[str]:
     if not proposal.mechanisms:
         return
     first = proposal.mechanisms[0]
-    if first.boundary != proposal.first_boundary:
+    shown = proposal.first_boundary in _OUTCOMES and order(first.boundary) < order(proposal.first_boundary)
+    # What a row is known to mean may stand at another boundary: targets left out (TASK) show at the loss (OBJECTIVE).
+    known = any(family == first.id for family, _ in CAUSES.get(proposal.first_row or "", ()))
+    if first.boundary != proposal.first_boundary and not shown and not known:
         stands = f"The first mechanism, {first.id}, stands at {quoted(first.boundary)}"
         yield f"{stands}; it must explain first_boundary, which is {quoted(proposal.first_boundary)}."
     expected = {prediction.measurement: prediction.expect for prediction in first.predictions}

@@ -61,6 +61,7 @@ class CheckReport:
         frozen: The frozen predictions among the good events. Digests were recomputed from what is kept.
         note: What the check can and cannot show, and which predictions were never run.
         expected_head_line: The line whose hash is the expected head, from 1; None if no line has it or none was given.
+        sealed: The seqs of the references that were sealed before an outcome was held against them.
     """
 
     intact: bool
@@ -72,6 +73,7 @@ class CheckReport:
     frozen: list[FrozenDigests] = field(default_factory=list)
     note: str = CHAIN_NOTE
     expected_head_line: int | None = None
+    sealed: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -232,6 +234,8 @@ def _take_in(report: CheckReport, event: Event, expected: str | None) -> None:
     if event.kind == "prediction.frozen":
         claim, context = event.body["claim_sha256"], event.body["context_sha256"]
         report.frozen.append(FrozenDigests(claim=claim, context=context, seq=event.seq, run=False))
+    elif event.kind == "reference.sealed":
+        report.sealed.append(event.seq)
     elif event.kind == "rerun.started" and event.body.get("role") != "close_up":
         report.frozen[-1]["run"] = True
 
@@ -249,7 +253,17 @@ def _compare_head(report: CheckReport, expected: str | None) -> None:
 def _note(report: CheckReport) -> str:
     never = [str(frozen["seq"]) for frozen in report.frozen if not frozen["run"]]
     run = f"Frozen, never run: the prediction of event {', '.join(never)}. " if never else ""
-    return run + _went_on(report) + CHAIN_NOTE
+    return run + _seals(report) + _went_on(report) + CHAIN_NOTE
+
+
+def _seals(report: CheckReport) -> str:
+    if not report.sealed:
+        return ""
+    events = ", ".join(map(str, report.sealed))
+    return (
+        f"Sealed: the reference of event {events}. It stood there before the outcomes that were held against it; "
+        "that it is right, and what it leaves open, no hash shows. "
+    )
 
 
 def _went_on(report: CheckReport) -> str:

@@ -38,9 +38,7 @@ class Range:
     high: float
 
 
-def decide(
-    row: str, runs: Sequence[RecoveryRun], metric: UsedMetric | None, changed: Sequence[str] = ()
-) -> Decision:
+def decide(row: str, runs: Sequence[RecoveryRun], metric: UsedMetric | None, changed: Sequence[str] = ()) -> Decision:
     """Judge a repair.
 
     Args:
@@ -72,9 +70,7 @@ def _worst(metric: UsedMetric) -> float:
 
 
 class _Judgement:
-    def __init__(
-        self, row: str, runs: Sequence[RecoveryRun], metric: UsedMetric | None, changed: list[str]
-    ) -> None:
+    def __init__(self, row: str, runs: Sequence[RecoveryRun], metric: UsedMetric | None, changed: list[str]) -> None:
         self._row, self._runs, self._metric, self._changed = row, runs, metric, changed
         self._before = [run for run in runs if run.side == "baseline"]
         self._after = [run for run in runs if run.side == "repair"]
@@ -131,7 +127,8 @@ class _Judgement:
         if self._metric is None or self._better:
             return None
         if self._better is None:
-            return "inconclusive", [f"{self._row} passes, but {self._metric.name} was not found in what every run printed."]
+            text = f"{self._row} passes, but {self._metric.name} was not found in what every run printed."
+            return "inconclusive", [text]
         ranges = self._ranges(self._metric)
         return "incomplete", [f"{self._row} passes, but {self._metric.name} is not better: {ranges}."]
 

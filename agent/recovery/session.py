@@ -69,8 +69,8 @@ def recover(incident: Incident, asked: Asked, progress: Progress) -> Incident:
         user_code=_strings(incident.options.get("user_code")),
         intent=intent,
     )
-    with tempfile.TemporaryDirectory(prefix="weaklink-baseline-") as base, RecordWriter.resume(incident.folder) as writer:
-        assert incident.baseline is not None
+    assert incident.baseline is not None
+    with tempfile.TemporaryDirectory(prefix="weaklink-base-") as base, RecordWriter.resume(incident.folder) as writer:
         # Under its own name: a script may look at the name of its folder.
         folder = Path(base).resolve() / (original.name or "root")
         changed = lay_baseline(incident.folder, incident.baseline, original, folder)

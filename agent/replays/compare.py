@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from weaklink.agent.drill.shapes import Drill
 from weaklink.agent.record.canonical import digest
 from weaklink.agent.replays.receipt import Receipt
+from weaklink.agent.replays.story_receipt import StoryReceipt
 from weaklink.agent.reporters.json_report import plain
 from weaklink.agent.reporters.text import is_digest
 from weaklink.collector.evidence import Environment
@@ -60,6 +62,49 @@ def compare(stored: Receipt, now: Receipt) -> Comparison:
     for label in dict.fromkeys([*before, *after]):
         found.differences += _differ(label, before.get(label, _MISSING), after.get(label, _MISSING), found.exact)
     return found
+
+
+def compare_stories(stored: StoryReceipt, now: StoryReceipt) -> Comparison:
+    """Everything in which a story that was told again differs from its stored receipt, each diagnosis in it compared
+    as `compare` does."""
+    found = compare(stored.first, now.first)
+    for script in dict.fromkeys([*stored.diagnosed, *now.diagnosed]):
+        if script not in stored.diagnosed or script not in now.diagnosed:
+            which = "receipt" if script in stored.diagnosed else "now"
+            found.differences.append(f"{script}: only {which} has a diagnosis of it")
+            continue
+        inner = compare(stored.diagnosed[script], now.diagnosed[script])
+        found.differences += [f"{script}: {text}" for text in inner.differences]
+    if stored.first_prediction.get("claim_sha256") != _claim_of(stored.first):
+        found.differences.append("first_prediction: the receipt's digest is not that of its own claim; it was edited")
+    before, after = plain(stored), plain(now)
+    if not found.exact:
+        for body in (before, after):  # the same values as the receipts of the diagnoses: of this machine
+            body["first_prediction"].pop("context_sha256", None)
+    for label in ("first_prediction", "facts", "declared", "went_on", "reference", "attempts", "events", "check"):
+        found.differences += _differ(label, before[label], after[label], found.exact)
+    return found
+
+
+def compare_drills(stored: Drill, now: Drill) -> Comparison:
+    """Everything in which a drill differs from its stored receipt; not the words around the numbers."""
+    moved = _moved(stored.environment, now.environment, _BITS)
+    found = Comparison(exact=not moved)
+    if moved:
+        found.skipped.append(f"bits, so floats may differ by {TOLERANCE:g} relative: {'; '.join(moved)}")
+    before, after = (_without_words(plain(drill, exclude={"environment"})) for drill in (stored, now))
+    for label in dict.fromkeys([*before, *after]):
+        exact = found.exact or label == "sources"
+        found.differences += _differ(label, before.get(label, _MISSING), after.get(label, _MISSING), exact)
+    return found
+
+
+def _without_words(body: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in body.items() if name not in ("reasons", "limits", "advice", "over_seeds")}
+    for part in ("measurement", "control"):
+        if kept[part] is not None:
+            kept[part] = {name: value for name, value in kept[part].items() if name not in ("text", "question")}
+    return kept
 
 
 class _Missing:
@@ -150,7 +195,7 @@ def _same(before: Any, after: Any, exact: bool, path: str) -> bool:
         return True
     if exact:
         return False
-    if path == "floor" or (_is_digest(before) and _is_digest(after)):
+    if path == "floor" or path.endswith((".worst", ".worst_at")) or (_is_digest(before) and _is_digest(after)):
         return True
     if isinstance(before, float) and isinstance(after, float):
         return math.isclose(before, after, rel_tol=TOLERANCE, abs_tol=0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from weaklink.collector.errors import UsageError
 from weaklink.collector.evidence import Model
@@ -15,12 +15,41 @@ SETTINGS = "replay.json"
 RECEIPT = "receipt.json"
 
 
+class Story(Model):
+    """What follows the first diagnosis, where a replay tells of a repair (`story.py`). Names are of the replay's folder.
+
+    Attributes:
+        config: What the operator declares, as in `weaklink.toml`.
+        facts: What the operator says in words.
+        reference: A script that prints the reference for the seeds on its command line.
+        reference_is: What it computes and how, in words.
+        seeds: Each attempt is run with each of them as its one argument.
+        tolerance: Largest difference in any number, relative to the largest number of the reference there.
+        attempts: Repaired scripts, in the order in which they were tried, and whether each is expected to be complete.
+        does_not_prove: What the comparison leaves open, in words.
+    """
+
+    config: str
+    facts: list[str] = Field(min_length=1)
+    reference: str
+    reference_is: str
+    seeds: list[int] = Field(min_length=3)
+    tolerance: float = Field(gt=0, lt=1)
+    attempts: dict[str, bool] = Field(min_length=1)
+    does_not_prove: list[str] = Field(min_length=1)
+
+
 class Settings(Model):
-    """What `weaklink diagnose` is given: subject and rule as on its command line, relative to the replay's folder."""
+    """What `weaklink diagnose` is given: subject and rule as on its command line, relative to the replay's folder.
+
+    With `drill`, the number of seeds, it is `weaklink drill` that runs, and no diagnosis.
+    """
 
     subject: str = SCRIPT
     arguments: list[str] = []
     rule: str | None = None
+    drill: int | None = Field(default=None, ge=1)
+    story: Story | None = None
 
 
 @dataclass(frozen=True)

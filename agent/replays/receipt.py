@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -30,7 +30,7 @@ from weaklink.agent.verdict import IncidentStatus, Verdict
 from weaklink.collector.errors import StorageError, UsageError
 from weaklink.collector.evidence import Environment, Evidence, Fingerprint, Model, Row, Series, Subject
 
-RECEIPT_SCHEMA = "weaklink.replay-receipt/1"
+Kind = TypeVar("Kind", bound=Model)
 
 
 class Receipt(Model):
@@ -98,14 +98,19 @@ def receipt_of(incident: IncidentView) -> Receipt:
 
 
 def read_receipt(path: Path) -> Receipt:
-    """Read a stored receipt.
+    """Read a stored receipt of one diagnosis, as `read_stored` does."""
+    return read_stored(path, Receipt)
+
+
+def read_stored(path: Path, kind: type[Kind]) -> Kind:
+    """Read a stored receipt of that kind.
 
     Raises:
         UsageError: There is none.
         ReceiptError: It is damaged, or of another schema; names the first bad field.
     """
     try:
-        return Receipt.model_validate_json(path.read_bytes())
+        return kind.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         hint = f"write one with `weaklink replay {path.parent} --write`, and keep it with the script."
         raise UsageError("This replay has no receipt.", about=str(path), hint=hint) from None
@@ -117,13 +122,13 @@ def read_receipt(path: Path) -> Receipt:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "the whole file"
         raise ReceiptError(
-            f"This is no receipt of schema {RECEIPT_SCHEMA}: {field}: {first['msg']}.",
+            f"This is no receipt of schema {kind.model_fields['schema_'].default}: {field}: {first['msg']}.",
             about=str(path),
             hint=f"take it back from version control, or write a new one: `weaklink replay {path.parent} --write`.",
         ) from error
 
 
-def write_receipt(receipt: Receipt, path: Path) -> None:
+def write_receipt(receipt: Model, path: Path) -> None:
     """Write the receipt, indented and with sorted keys.
 
     Raises:

@@ -18,7 +18,6 @@ _BOUNDS = {
     "minimum": "at least {}",
     "exclusiveMaximum": "below {}",
     "maximum": "at most {}",
-    "minLength": "at least {} characters",
     "maxLength": "at most {} characters",
 }
 
@@ -48,7 +47,7 @@ def parameters_of(entry: Entry) -> list[dict[str, Any]]:
             "type": _type(field),
             "required": entry.parameters.model_fields[name].is_required(),
             "default": field.get("default"),
-            "bounds": [text.format(_plain(field[key])) for key, text in _BOUNDS.items() if key in field],
+            "bounds": _bounds(field),
         }
         for name, field in fields.items()
     ]
@@ -83,6 +82,12 @@ def _type(field: dict[str, Any]) -> str:
     if "anyOf" in field:
         return " or ".join(_type(kind) for kind in field["anyOf"])
     return str(field.get("type", "any"))
+
+
+def _bounds(field: dict[str, Any]) -> list[str]:
+    kinds = [field, *field.get("anyOf", [])]
+    found = [text.format(_plain(kind[key])) for kind in kinds for key, text in _BOUNDS.items() if key in kind]
+    return [*(["not empty"] if field.get("minLength") else []), *found]
 
 
 def _plain(value: Any) -> str:

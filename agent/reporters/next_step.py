@@ -33,9 +33,14 @@ def diagnose_command(subject: Subject, rule: str | None = None, declared: Intent
     """The command that diagnoses this subject again; for a process of the user's own the one for a factory of it."""
     if subject.kind == "process":
         return "weaklink diagnose train.py:build"
+    return shlex.join(["weaklink", "diagnose", *subject_words(subject, rule, declared)])
+
+
+def subject_words(subject: Subject, rule: str | None = None, declared: Intent | None = None) -> list[str]:
+    """The subject on a command line of weaklink's, with what was declared and the subject's own arguments."""
     head = ["-m", subject.name] if subject.kind == "module" else [_as_path(subject.name)]
     options = [*([] if rule is None else ["--rule", rule]), *_options(declared or Intent())]
-    return shlex.join(["weaklink", "diagnose", *head, *options, *(["--", *subject.argv] if subject.argv else [])])
+    return [*head, *options, *(["--", *subject.argv] if subject.argv else [])]
 
 
 def _options(intent: Intent) -> list[str]:

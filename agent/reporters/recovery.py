@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from weaklink.agent.record.recoveries import RecoveryFinished, RecoveryRun, Side
-from weaklink.agent.recovery.decision import metric_range
+from weaklink.agent.recovery.decision import ALWAYS, metric_range
 from weaklink.agent.reporters.blocks import Block, Bullets, Paragraph, Section, Table
 from weaklink.agent.reporters.json_report import plain
 from weaklink.agent.reporters.reading import recovery_of
@@ -17,14 +18,19 @@ SIDES: tuple[tuple[Side, str], ...] = (("baseline", "before"), ("repair", "repai
 
 
 def recovery_section(incident: IncidentView) -> Section | None:
-    """Both sides in one table, with what they decide."""
+    """Both sides in one table, with what they decide, and the limits that are not those of every incident."""
     found = recovery_of(incident)
     if found is None:
         return None
+    return section_of(found, [text for text in found.limits if text not in ALWAYS])
+
+
+def section_of(found: RecoveryFinished, limits: list[str]) -> Section:
+    """The table, the sentences and these limits."""
     blocks: list[Block] = [
         Paragraph(f"{found.status.recovery}: {' '.join(found.reasons)}"),
         Table(_head(found), tuple(_rows(found))),
-        Bullets(tuple(found.limits)),
+        Bullets(tuple(limits)),
     ]
     return Section("Recovery", tuple(blocks))
 
@@ -50,9 +56,14 @@ def recovery_json(incident: IncidentView) -> dict[str, Any]:
 def _side(found: RecoveryFinished, side: Side) -> dict[str, Any]:
     between = metric_range(found.runs, side, found.metric) if found.metric is not None else None
     return {
-        "metric": None if between is None else [number(between.low), number(between.high)],
+        "metric": None if between is None else [_plain(between.low), _plain(between.high)],
         "runs": [plain(run, exclude={"side", "rows"}) for run in _of(found, side)],
     }
+
+
+def _plain(value: float) -> float | str:
+    """What strict JSON has a number for, and infinity as the word of the evidence file."""
+    return value if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _head(found: RecoveryFinished) -> tuple[str, ...]:

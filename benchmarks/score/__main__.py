@@ -1,6 +1,7 @@
 """How often weaklink is right, and whom it accuses wrongly.
 
-    python benchmarks/score [--kind scripts,inputs,projects] [--only NAME,NAME] [--cases DIR] [--out FILE] [--write]
+    python benchmarks/score [--kind scripts,inputs,projects] [--only NAME,NAME] [--cases DIR] [--out FILE] [--recover]
+                            [--write]
 
 Every case is run plainly, observed and diagnosed, its repaired variant diagnosed too; two cases at a time on two cores
 (wall times are ratios within one case). `--write` replaces the section of RESULTS.md.
@@ -36,13 +37,16 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=300.0)
     parser.add_argument("--jobs", type=int, default=max(1, os.cpu_count() or 1))
     parser.add_argument("--out", type=Path)
+    parser.add_argument(
+        "--recover", action="store_true", help="hold both variants against the diagnosis"
+    )
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     wanted = set(filter(None, options.only.split(",")))
     cases = [c for c in read_cases(options.cases, tuple(options.kind.split(","))) if not wanted or c.name in wanted]
 
     def one(case: Case) -> Score:
-        score = score_case(options.weaklink, case, options.timeout, with_fixed=True)
+        score = score_case(options.weaklink, case, options.timeout, with_fixed=True, with_recovery=options.recover)
         print(
             f"{case.kind}/{case.name}: {score.boundary} {score.status or ''} {score.note}", file=sys.stderr, flush=True
         )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from score.cases import Case, Place, environment
+from score.intervenable import intervenable
 
 NEAR = 3
 # Seconds and rates that a script prints of itself differ from run to run.
@@ -34,6 +35,9 @@ class Score:
     site_near: bool | None = None
     family: bool | None = None
     verdict: str | None = None
+    intervenable: bool | None = None
+    recovered_fixed: str | None = None
+    recovered_broken: str | None = None
     accused: bool | None = None
     suspected: bool | None = None
     fixed_accused: bool | None = None
@@ -51,8 +55,11 @@ class Score:
         return asdict(self)
 
 
-def score_case(weaklink: str, case: Case, timeout: float, with_fixed: bool) -> Score:
-    """Run everything for one case in folders of its own, which are thrown away."""
+def score_case(weaklink: str, case: Case, timeout: float, with_fixed: bool, with_recovery: bool = False) -> Score:
+    """Run everything for one case in folders of its own, which are thrown away.
+
+    `with_recovery`: the repaired variant, and the broken one as it is, are held against the diagnosis too.
+    """
     with tempfile.TemporaryDirectory() as name:
         base = Path(name)
         score = _broken(weaklink, case, base, timeout)
@@ -66,6 +73,9 @@ def score_case(weaklink: str, case: Case, timeout: float, with_fixed: bool) -> S
                 score.fixed_row = first["row"] if first else None
                 score.fixed_accused = bool(first) and first["status"] == "fail"
                 score.fixed_suspected = bool(first) and first["status"] == "suspected"
+            if with_recovery and (base / "run_a" / "incidents").is_dir():
+                score.recovered_fixed = _recovery(weaklink, base / "run_a", folder, timeout)
+                score.recovered_broken = _recovery(weaklink, base / "run_a", base / "run_a", timeout)
         return score
 
 
@@ -89,6 +99,7 @@ def _broken(weaklink: str, case: Case, base: Path, timeout: float) -> Score:
     if case.healthy:
         score.accused, score.suspected = score.status == "fail", score.status == "suspected"
         return score
+    score.intervenable = intervenable(case.name)
     score.right = score.boundary in case.boundaries
     score.site_exact, score.site_near = _hits(where[:1], case.places, 0), _hits(where[:3], case.places, NEAR)
     score.family, score.verdict = mechanism.get("id") == case.expected.get("family"), mechanism.get("status")
@@ -114,6 +125,17 @@ def _diagnose(weaklink: str, case: Case, folder: Path, timeout: float) -> tuple[
     except ValueError:
         return None, seconds
     return found if isinstance(found, dict) else None, seconds
+
+
+def _recovery(weaklink: str, diagnosed: Path, folder: Path, timeout: float) -> str:
+    """The verdict of `weaklink recover`, or why there is none."""
+    incident = max((diagnosed / "incidents").iterdir())
+    printed, _ = _run([weaklink, "recover", str(incident), str(folder), "--json"], diagnosed, 2 * timeout)
+    try:
+        found = json.loads(printed)
+    except ValueError:
+        return "no JSON"
+    return str(found["status"]["recovery"]) if "status" in found else str(found.get("message"))[:80]
 
 
 def _run(command: list[str], folder: Path, timeout: float) -> tuple[str, float]:

@@ -19,8 +19,8 @@ def markdown(scores: list[Score]) -> str:
         "",
         *totals(scores),
         "",
-        "| case | expected | found | row | status | site | family | fixed | output | wall |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| case | expected | found | row | status | site | family | verdict | fixed | recovered | output | wall |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
         *[_line(score) for score in scores],
     ]
     return "\n".join(lines)
@@ -47,6 +47,27 @@ def _by_status(scores: list[Score], status: str) -> str:
     return f"{sum(bool(score.right) and score.status == status for score in broken)}/{len(broken)}"
 
 
+def _verdicts(scores: list[Score], verdict: str, family: bool = False) -> str:
+    settled = [score for score in scores if score.intervenable]
+    found = [score for score in settled if score.verdict == verdict and (score.family or not family)]
+    return f"{len(found)}/{len(settled)}"
+
+
+def _wrongly_supported(scores: list[Score]) -> str:
+    broken = [score for score in scores if score.intervenable is not None]
+    return f"{sum(score.verdict == 'supported' and not score.family for score in broken)}/{len(broken)}"
+
+
+def _without_verdict(scores: list[Score]) -> str:
+    beyond = [score for score in scores if score.intervenable is False]
+    return f"{sum(score.verdict not in ('supported', 'refuted') for score in beyond)}/{len(beyond)}"
+
+
+def _recovered(scores: list[Score], name: str) -> str:
+    tried = [getattr(score, name) for score in scores if getattr(score, name) is not None]
+    return f"{tried.count('recovered (bounded)')}/{len(tried)}"
+
+
 def _wall(scores: list[Score], name: str) -> str:
     ratios = [getattr(score, name) / score.plain_seconds for score in scores if score.plain_seconds > 0]
     return f"{statistics.median(ratios):.2f} (largest {max(ratios):.2f})" if ratios else "none"
@@ -58,6 +79,13 @@ _COUNTS = {
     "... as a suspicion": lambda scores: _by_status(scores, "suspected"),
     "faulty place first, exactly": lambda scores: _share(scores, "site_exact"),
     "faulty place among three, within 3 lines": lambda scores: _share(scores, "site_near"),
+    "intervenable: supported": lambda scores: _verdicts(scores, "supported"),
+    "intervenable: refuted": lambda scores: _verdicts(scores, "refuted"),
+    "intervenable: supported, and the family is right": lambda scores: _verdicts(scores, "supported", family=True),
+    "a wrong family supported": lambda scores: _wrongly_supported(scores),
+    "not intervenable: no verdict": lambda scores: _without_verdict(scores),
+    "repaired variant recovered": lambda scores: _recovered(scores, "recovered_fixed"),
+    "broken variant recovered": lambda scores: _recovered(scores, "recovered_broken"),
     "family right": lambda scores: _share(scores, "family"),
     "healthy accused": lambda scores: _share(scores, "accused"),
     "healthy suspected": lambda scores: _share(scores, "suspected"),
@@ -74,8 +102,22 @@ def _line(score: Score) -> str:
     fixed = "" if score.fixed_accused is None else score.fixed_row or "clean"
     found = score.boundary if score.right is not False else f"**{score.boundary}**"
     wall = f"{score.seconds:.1f} s / {score.plain_seconds:.1f} s"
-    cells = [score.case, score.expected, found, score.row or "", score.status or "", site, _word(score.family), fixed]
+    cells = [score.case, score.expected, found, score.row or "", score.status or "", site, _word(score.family)]
+    cells += [_verdict(score), fixed, _recovery(score)]
     return "| " + " | ".join([*cells, {None: "", True: "same", False: "differs"}[score.same_output], wall]) + " |"
+
+
+def _verdict(score: Score) -> str:
+    asked = "" if score.intervenable is not False else " (not intervenable)"
+    return (score.verdict or "").replace("_", " ") + asked
+
+
+def _recovery(score: Score) -> str:
+    """What became of the repaired variant; the broken one is named where it recovered, which it never may."""
+    if score.recovered_fixed is None:
+        return ""
+    wrong = " **(and the broken one)**" if score.recovered_broken == "recovered (bounded)" else ""
+    return score.recovered_fixed + wrong
 
 
 def _word(value: bool | None) -> str:

@@ -39,7 +39,7 @@ class Entry:
 
 
 # What a change can move, by where in the first step it acts: everything that comes after it, and nothing before.
-FROM_STEP = frozenset({"moved", "delta.net", "loss.last", "loss.trend", "losses", "row", "steps"})
+FROM_STEP = frozenset({"moved", "delta.net", "loss.last", "loss.trend", "losses", "row", "listed", "steps"})
 FROM_BACKWARD = FROM_STEP | {"gradient.first"}
 FROM_LOSS = FROM_BACKWARD | {"loss.first"}
 FROM_FORWARD = FROM_LOSS | {"output.first"}

@@ -56,10 +56,10 @@ UPDATE_BUFFERS = Entry(
 EVALUATE_TRAINED_WEIGHTS = Entry(
     name="evaluate_trained_weights",
     boundary="EVALUATION",
-    changes="Before a copy of the trained model is evaluated, the trained parameters and buffers are written into it.",
-    cannot_change="The trained model.",
-    not_applicable="No other object of the trained model's layout is evaluated without gradients, or it is equal "
-    "already.",
+    changes="Before a copy of the trained model is evaluated, the trained parameters are written into it.",
+    cannot_change="The trained model, and any buffer.",
+    not_applicable="No other object of the trained model's layout is evaluated without gradients, or its parameters "
+    "are equal already.",
     parameters=NoParameters,
     can_move=FROM_STEP,
     decides=frozenset({"wrong_weights_evaluated"}),
@@ -68,8 +68,8 @@ EVALUATE_TRAINED_WEIGHTS = Entry(
 EVALUATE_IN_EVAL_MODE = Entry(
     name="evaluate_in_eval_mode",
     boundary="EVALUATION",
-    changes="A model that is called without gradients after the first step is in eval mode for that; its mode is given "
-    "back before the next call with gradients. Dropout still draws its random numbers.",
+    changes="A model that is called without gradients after the first step is in eval mode for as long as that takes. "
+    "Dropout still draws its random numbers.",
     cannot_change="Anything that is called with gradients.",
     not_applicable="Every model is evaluated in eval mode already.",
     parameters=NoParameters,

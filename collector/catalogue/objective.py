@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from weaklink.collector.catalogue.entry import FROM_LOSS, Entry, NoParameters
+from typing import Literal
+
+from pydantic import Field
+
+from weaklink.collector.catalogue.entry import FROM_FORWARD, FROM_LOSS, Entry, NoParameters
+from weaklink.collector.evidence import Model
+
+
+class SiteOfArithmetic(Model):
+    """A line of a loss written by hand, as rows name it: `train.py:31`; empty: the losses that torch ships alone."""
+
+    site: str = Field(default="", pattern=r"^(.+:[1-9][0-9]*)?$", max_length=1000)
+
+
+class Mode(Model):
+    """The mode, and a pattern over the names of modules inside the model that is called; itself it has none."""
+
+    mode: Literal["train", "eval"] = "train"
+    modules: str = Field(default="*", min_length=1, max_length=200)
+
 
 RAW_SCORES_TO_LOSS = Entry(
     name="raw_scores_to_loss",
     boundary="OBJECTIVE",
     changes="Where the result of a softmax, reshaped or not, is fed to cross entropy or a log-softmax, the raw scores "
-    "that went into the softmax take its place.",
+    "that went into the softmax take its place; likewise a sigmoid's in a binary cross entropy with logits. Where a "
+    "likelihood or a divergence wants log-probabilities it is given the logarithm of that softmax, or the log-softmax "
+    "of scores that cannot be logarithms, being above zero.",
     cannot_change="Inputs, targets, first parameters, and what the model returns.",
-    not_applicable="No softmax is fed to them, it was worked on in between, or it happens in a compiled region.",
+    not_applicable="They are fed what they expect, it was worked on in between, or it happens in a compiled region.",
     parameters=NoParameters,
     can_move=FROM_LOSS,
     decides=frozenset({"wrong_scores_to_loss"}),
@@ -27,4 +48,72 @@ WITHOUT_LABEL_SMOOTHING = Entry(
     decides=frozenset({"regularization_wrong", "wrong_term_or_sign"}),
 )
 
-ENTRIES = (RAW_SCORES_TO_LOSS, WITHOUT_LABEL_SMOOTHING)
+MATCH_TARGET_SHAPE = Entry(
+    name="match_target_shape",
+    boundary="OBJECTIVE",
+    changes="Where targets have as many entries as the outputs and another number of dimensions, so that the two would "
+    "be broadcast, they take the outputs' shape: in losses that torch ships, and in the arithmetic of the function "
+    "that holds the line `site`, where the operand without a history is the target.",
+    cannot_change="Inputs, first outputs, first parameters, and the targets' values.",
+    not_applicable="No such shapes meet there, or only in a compiled region.",
+    parameters=SiteOfArithmetic,
+    can_move=FROM_LOSS,
+    decides=frozenset({"shape_misread"}),
+)
+
+ROWS_IN_ORDER = Entry(
+    name="rows_in_order",
+    boundary="OBJECTIVE",
+    changes="Inside a model, one number a row (its length) is not sorted: values and positions stay as they came, and "
+    "packing is told that they are not sorted.",
+    cannot_change="Inputs, targets, first parameters; an order that is made before the model is called.",
+    not_applicable="The model does not sort one number a row by torch, or all came sorted.",
+    parameters=NoParameters,
+    can_move=FROM_FORWARD,
+    decides=frozenset({"shape_misread"}),
+)
+
+SET_MODE = Entry(
+    name="set_mode",
+    boundary="OBJECTIVE",
+    changes="For as long as a forward with gradients takes, modules that match, of a model of which an optimizer holds "
+    "something, are in train or in eval mode.",
+    cannot_change="Inputs, targets, first parameters; forwards without gradients.",
+    not_applicable="They are in that mode already, or their mode does not matter.",
+    parameters=Mode,
+    can_move=FROM_FORWARD,
+    decides=frozenset({"wrong_mode_in_training"}),
+)
+
+WITHOUT_IGNORE_INDEX = Entry(
+    name="without_ignore_index",
+    boundary="OBJECTIVE",
+    changes="A cross entropy or likelihood over classes does not ignore a label for which its scores have a place: its "
+    "ignore_index is -100.",
+    cannot_change="Inputs, targets, first outputs, first parameters; labels that are no class, masks made by hand.",
+    not_applicable="No loss ignores a class, or that class is never a target.",
+    parameters=NoParameters,
+    can_move=FROM_LOSS,
+    decides=frozenset({"supervision_missing"}),
+)
+
+TRIM_TARGET_LENGTHS = Entry(
+    name="trim_target_lengths",
+    boundary="OBJECTIVE",
+    changes="The lengths of a CTC loss's padded targets, (rows, width), end before the blanks that end each target.",
+    cannot_change="Inputs, targets, first outputs, first parameters; blanks between labels.",
+    not_applicable="No target ends in blanks that its length counts, or the script calls no CTC loss.",
+    parameters=NoParameters,
+    can_move=FROM_LOSS,
+    decides=frozenset({"wrong_reduction"}),
+)
+
+ENTRIES = (
+    RAW_SCORES_TO_LOSS,
+    WITHOUT_LABEL_SMOOTHING,
+    MATCH_TARGET_SHAPE,
+    ROWS_IN_ORDER,
+    SET_MODE,
+    WITHOUT_IGNORE_INDEX,
+    TRIM_TARGET_LENGTHS,
+)

@@ -71,7 +71,7 @@ ISOLATE_OBJECTIVES = Entry(
     not_applicable="No objectives are declared, or none reaches a parameter that it may not touch.",
     parameters=NoParameters,
     can_move=FROM_BACKWARD,
-    decides=frozenset({"other", "objective_mixed", "missing_stop_gradient"}),
+    decides=frozenset({"objective_mixed", "missing_stop_gradient"}),
 )
 
 ENTRIES = (OWN_MISSING_PARAMETERS, UNFREEZE, UNTIE_MODULES, ISOLATE_OBJECTIVES)

@@ -248,7 +248,7 @@ DEFER_STEP_UNTIL_BACKWARD = Entry(
     "that is.",
     cannot_change="Data, first forward, first loss and first gradients; steps of other lines; what a step consumes, "
     "beyond what that backward adds.",
-    not_applicable="That line asks for no step, gives it a closure, or no backward comes after it.",
+    not_applicable="That line asks for no step, or gives it a closure.",
     parameters=StepSite,
     can_move=FROM_STEP,
     decides=frozenset({"step_before_backward"}),

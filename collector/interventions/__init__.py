@@ -7,9 +7,12 @@ from weaklink.collector.evidence import Value
 from weaklink.collector.interventions.at_site import AtSite
 from weaklink.collector.interventions.base import Intervention
 from weaklink.collector.interventions.batchnorm_momentum import BatchnormMomentum
+from weaklink.collector.interventions.causal_mask import CausalMask
 from weaklink.collector.interventions.clip_grad_norm import ClipGradNorm
+from weaklink.collector.interventions.constant_input import ConstantInput
 from weaklink.collector.interventions.copy_states import CopyStates
 from weaklink.collector.interventions.defer_step_until_backward import DeferStepUntilBackward
+from weaklink.collector.interventions.drop_rows import DropRows
 from weaklink.collector.interventions.dropout_follows_mode import DropoutFollowsMode
 from weaklink.collector.interventions.evaluate_in_eval_mode import EvaluateInEvalMode
 from weaklink.collector.interventions.evaluate_trained_weights import EvaluateTrainedWeights
@@ -20,28 +23,37 @@ from weaklink.collector.interventions.hold_scheduler import HoldScheduler
 from weaklink.collector.interventions.isolate_objectives import IsolateObjectives
 from weaklink.collector.interventions.keep_grad_until_step import KeepGradUntilStep
 from weaklink.collector.interventions.keep_stepped import KeepStepped
+from weaklink.collector.interventions.match_target_shape import MatchTargetShape
 from weaklink.collector.interventions.minimize import Minimize
 from weaklink.collector.interventions.non_reentrant_checkpoint import NonReentrantCheckpoint
 from weaklink.collector.interventions.own_missing_parameters import OwnMissingParameters
 from weaklink.collector.interventions.permute_targets import PermuteTargets
+from weaklink.collector.interventions.pin_batch import PinBatch
 from weaklink.collector.interventions.placebo import Placebo
 from weaklink.collector.interventions.raw_scores_to_loss import RawScoresToLoss
+from weaklink.collector.interventions.read_items_anew import ReadItemsAnew
 from weaklink.collector.interventions.realign_targets import RealignTargets
 from weaklink.collector.interventions.reattach import Reattach
 from weaklink.collector.interventions.reinitialize import Reinitialize
 from weaklink.collector.interventions.reset_optimizer_state import ResetOptimizerState
+from weaklink.collector.interventions.rows_in_order import RowsInOrder
 from weaklink.collector.interventions.scale_lr import ScaleLr
 from weaklink.collector.interventions.seed import Seed
 from weaklink.collector.interventions.set_lr import SetLr
+from weaklink.collector.interventions.set_mode import SetMode
+from weaklink.collector.interventions.shuffle_data import ShuffleData
 from weaklink.collector.interventions.step_after_backward import StepAfterBackward
 from weaklink.collector.interventions.step_scheduler_per_step import StepSchedulerPerStep
 from weaklink.collector.interventions.stop_gradient import StopGradient
+from weaklink.collector.interventions.supervise_token import SuperviseToken
+from weaklink.collector.interventions.trim_target_lengths import TrimTargetLengths
 from weaklink.collector.interventions.unfreeze import Unfreeze
 from weaklink.collector.interventions.unscale_before_clipping import UnscaleBeforeClipping
 from weaklink.collector.interventions.untie_modules import UntieModules
 from weaklink.collector.interventions.update_buffers import UpdateBuffers
 from weaklink.collector.interventions.without_clipping import WithoutClipping
 from weaklink.collector.interventions.without_dropout import WithoutDropout
+from weaklink.collector.interventions.without_ignore_index import WithoutIgnoreIndex
 from weaklink.collector.interventions.without_label_smoothing import WithoutLabelSmoothing
 from weaklink.collector.interventions.without_scaler import WithoutScaler
 from weaklink.collector.interventions.without_weight_decay import WithoutWeightDecay
@@ -62,6 +74,18 @@ _KINDS: dict[str, type[Intervention]] = {
         PermuteTargets,
         RawScoresToLoss,
         WithoutLabelSmoothing,
+        CausalMask,
+        ConstantInput,
+        DropRows,
+        MatchTargetShape,
+        PinBatch,
+        ReadItemsAnew,
+        RowsInOrder,
+        SetMode,
+        ShuffleData,
+        SuperviseToken,
+        TrimTargetLengths,
+        WithoutIgnoreIndex,
         ScaleLr,
         FreshOptimizer,
         WithoutWeightDecay,

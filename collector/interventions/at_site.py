@@ -98,14 +98,16 @@ class AtSite(Intervention):
         given = argument(args, kwargs, position, name)
         if not isinstance(given, Tensor) or not given.is_floating_point():
             return original(*args, **kwargs)
+        in_place = position == 0 and writes_in_place(spelled)
+        given, written = (given.clone() if in_place else given), given
         if self.parameters["change"] == "epsilon":
             moved, how = given + small(given.dtype), f"was given its argument and {small(given.dtype):g}"
         else:
             moved, how = within_range(self._function, given, argument(args, kwargs, 1, "exponent")), "was kept in range"
         if not self.report.applied and bool(((moved != given) & ~given.isnan()).any()):
             self._changed(how)
-        if position == 0 and writes_in_place(spelled):
-            return given.copy_(original(*with_argument(args, kwargs, 0, name, moved.clone())[0], **kwargs))
+        if in_place:
+            return written.copy_(original(*with_argument(args, kwargs, 0, name, moved.clone())[0], **kwargs))
         args, kwargs = with_argument(args, kwargs, position, name, moved)
         return original(*args, **kwargs)
 

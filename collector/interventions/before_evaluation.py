@@ -2,51 +2,45 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from weaklink.collector.interventions.base import Intervention
-from weaklink.collector.watching.context import is_traced
+from weaklink.collector.interventions.forwards import AroundForward
 
 if TYPE_CHECKING:
     from weaklink.collector.watching.watcher import Watcher
 
 
-class BeforeEvaluation(Intervention):
-    """Asked whenever a model is called without gradients after the first step, right before its forward."""
+class BeforeEvaluation(AroundForward):
+    """Asked whenever a model is called without gradients after the first step."""
 
     def attach(self, watcher: Watcher) -> None:
-        self._watcher = watcher
-        self._thread = threading.local()
+        super().attach(watcher)
         self._trained: list[weakref.ref[nn.Module]] = []
-        nn.modules.module.register_module_forward_pre_hook(self._begins, with_kwargs=True)
-        nn.modules.module.register_module_forward_hook(self._ended, always_call=True)
 
     @abstractmethod
-    def evaluated(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A model is about to be evaluated."""
+    def evaluated(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], None] | None:
+        """A model is about to be evaluated. What is answered is called when it has been."""
 
-    def _begins(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if is_traced():
-            return
-        depth = getattr(self._thread, "depth", 0)
-        self._thread.depth = depth + 1
-        if depth or self._watcher.paused:
-            return
+    def outermost(
+        self, call: Callable[..., Any], module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        if self._watcher.paused:
+            return call(*args, **kwargs)
         if torch.is_grad_enabled():
             self._note_trained(module)
-        elif self._watcher.tape.steps:
-            self.evaluated(module, args, kwargs)
-
-    def _ended(self, module: nn.Module, args: Any, output: Any) -> None:
-        if not is_traced():
-            self._thread.depth = max(getattr(self._thread, "depth", 1) - 1, 0)
+            return call(*args, **kwargs)
+        afterwards = self.evaluated(module, args, kwargs) if self._watcher.tape.steps else None
+        try:
+            return call(*args, **kwargs)
+        finally:
+            if afterwards is not None:
+                afterwards()
 
     def _note_trained(self, module: nn.Module) -> None:
         if self._is_trained(module) or not any(parameter.requires_grad for parameter in module.parameters()):

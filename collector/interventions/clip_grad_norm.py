@@ -55,4 +55,4 @@ class ClipGradNorm(Intervention):
         held = [tensor for group in optimizer.param_groups for tensor in group["params"] if isinstance(tensor, Tensor)]
         norm = utils.clip_grad_norm_(held, self._limit)
         if not self.report.applied and bool(torch.isfinite(norm)) and float(norm) > self._limit:
-            self.note_changed(self._watcher, type(optimizer).__name__, f"gradients clipped to a norm of {self._limit:g}")
+            self.note_changed(self._watcher, type(optimizer).__name__, f"clipped to a norm of {self._limit:g}")

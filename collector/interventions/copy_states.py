@@ -28,7 +28,7 @@ class CopyStates(Intervention):
 
     def attach(self, watcher: Watcher) -> None:
         self._watcher = watcher
-        # By copy: the tensor whose values it holds.
+        # By copy: the module that it was taken of, and its name there.
         self._copied: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
         watcher.wrap(nn.Module, "state_dict", self._take)
         watcher.wrap(nn.Module, "load_state_dict", self._load)
@@ -45,16 +45,22 @@ class CopyStates(Intervention):
             for name, value in list(state.items()):
                 if isinstance(value, Tensor):
                     state[name] = value.clone()
-                    self._copied[state[name]] = weakref.ref(value)
+                    self._copied[state[name]] = (weakref.ref(module), name)
         return state
 
     @unseen_by_warnings
     def _load(self, original: Callable[..., Any], module: nn.Module, state: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(state, Mapping) and any(self._has_moved_on(value) for value in state.values()):
+        if isinstance(state, Mapping) and self._moved_on(state):
             self.note_changed(self._watcher, type(module).__name__, "an earlier state was loaded as it was when taken")
         return original(module, state, *args, **kwargs)
 
-    def _has_moved_on(self, value: Any) -> bool:
-        ref = self._copied.get(value) if isinstance(value, Tensor) else None
-        tensor = ref() if ref is not None else None
-        return tensor is not None and not torch.equal(tensor, value)
+    def _moved_on(self, state: Mapping[str, Any]) -> bool:
+        """Whether the module that this state is a copy of has other values by now."""
+        for value in state.values():
+            ref, name = self._copied.get(value, (None, "")) if isinstance(value, Tensor) else (None, "")
+            if ref is None or (module := ref()) is None:
+                continue
+            tensor = dict(module.named_parameters(remove_duplicate=False)).get(name)
+            if tensor is not None and not torch.equal(tensor.detach(), value):
+                return True
+        return False

@@ -70,12 +70,12 @@ class DeferStepUntilBackward(Intervention):
         if args or kwargs or site is None or site.place != self.parameters["site"]:
             return type(optimizer).step(optimizer, *args, **kwargs)
         self._waiting.append(weakref.ref(optimizer))
+        kind = type(optimizer).__name__
+        self.note_changed(self._watcher, kind, f"the step of {kind} waits until after the next backward")
         return None
 
     def _take(self) -> None:
         waiting, self._waiting = self._waiting, []
         for held in waiting:
             if (optimizer := held()) is not None:
-                kind = type(optimizer).__name__
-                self.note_changed(self._watcher, kind, f"the step of {kind} waited until after this backward")
                 type(optimizer).step(optimizer)

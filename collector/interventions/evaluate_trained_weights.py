@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from weaklink.collector.interventions.before_evaluation import BeforeEvaluation, other_buffers
+from weaklink.collector.interventions.before_evaluation import BeforeEvaluation
 
 
 class EvaluateTrainedWeights(BeforeEvaluation):
-    """Parameters and buffers of the trained model are written into its copy, right before each of its evaluations."""
+    """The parameters of the trained model are written into its copy, right before each of its evaluations."""
 
     name = "evaluate_trained_weights"
 
@@ -22,7 +22,7 @@ class EvaluateTrainedWeights(BeforeEvaluation):
         with torch.no_grad():
             pairs = zip(module.named_parameters(), twin.parameters(), strict=True)
             differing = [(name, own, other) for (name, own), other in pairs if not torch.equal(own, other.to(own))]
-            for name, own, other in [*differing, *other_buffers(module, twin)]:
+            for name, own, other in differing:
                 # Through .data, so that autograd's version counter does not see it.
                 own.data.copy_(other)
                 self.note_changed(self._watcher, name, "the trained weights taken over")

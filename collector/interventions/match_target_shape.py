@@ -19,9 +19,10 @@ from weaklink.collector.watching.context import unseen_by_warnings
 if TYPE_CHECKING:
     from weaklink.collector.watching.watcher import Watcher
 
-# What a loss written by hand makes of two tensors, entry by entry: operators, and the methods and functions behind them.
+# What a loss written by hand makes of two tensors, entry by entry: operators, methods and functions.
 _WORDS = ("add", "sub", "mul", "div", "true_divide", "multiply", "subtract", "divide", "maximum", "minimum", "pow")
-_OPERATORS = tuple(f"__{word}__" for word in ("add", "sub", "mul", "truediv", "pow", "radd", "rsub", "rmul", "rtruediv"))
+_BINARY = ("add", "sub", "mul", "truediv", "pow", "radd", "rsub", "rmul", "rtruediv")
+_OPERATORS = tuple(f"__{word}__" for word in _BINARY)
 
 
 class MatchTargetShape(Intervention):

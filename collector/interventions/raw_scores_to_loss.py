@@ -62,7 +62,8 @@ class RawScoresToLoss(Intervention):
             replace(owner, ("softmax",), self._softmax)
             replace(owner, ("sigmoid", "expit"), self._sigmoid)
             replace(owner, tuple(FED), self._fed)
-            replace(owner, LOGARITHMS, self._wants_logarithms)
+        # Not torch.kl_div besides: the function above it would be answered twice.
+        replace(functional, LOGARITHMS, self._wants_logarithms)
         for owner in (torch, Tensor):
             replace(owner, SHAPING, self._shaped)
         replace(Tensor, ("__getitem__",), self._shaped)

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from weaklink.collector.interventions.base import Intervention
 from weaklink.collector.interventions.functions import replace
-from weaklink.collector.watching.context import unseen_by_warnings
+from weaklink.collector.watching.context import inside_a_step, unseen_by_warnings
 
 if TYPE_CHECKING:
     from weaklink.collector.watching.watcher import Watcher
@@ -49,7 +49,7 @@ class StepAfterBackward(Intervention):
         finally:
             self._depth -= 1
         # Not within another backward (checkpointing), nor in the closure of a step, nor in a look of ours.
-        if self._depth or self._watcher.tape.phase == "step" or self._watcher.paused:
+        if self._depth or inside_a_step() or self._watcher.paused:
             return result
         self._backwards += 1
         if self._backwards % self._every == 0:

@@ -48,21 +48,21 @@ class SuperviseToken(AroundForward):
         ignored = int(argument(args, kwargs, 4, "ignore_index", IGNORED))
         if self._ids is None or not isinstance(target, Tensor) or target.is_floating_point():
             return original(*args, **kwargs)
-        other = with_ends(target, self._ids.to(target.device), int(str(self.parameters["token"])), ignored)
-        if other is None or torch.equal(other, target):
+        token = int(str(self.parameters["token"]))
+        ends = ends_of(target, self._ids.to(target.device), token, ignored)
+        if ends is None or not bool((target[ends] == ignored).any()):
             return original(*args, **kwargs)
-        if int(str(self.parameters["token"])) == ignored:
-            # The label and what marks a gap are one number: the gaps need another.
-            gaps = other.ne(target)
-            other = torch.where(gaps | target.ne(ignored), other, torch.full_like(other, IGNORED))
-            args, kwargs = with_argument(args, kwargs, 4, "ignore_index", IGNORED)
-        self.note_changed(self._watcher, original.__name__, f"token {self.parameters['token']} supervised")
+        # Where the token itself is what marks a gap, the gaps that stay one need another mark.
+        gaps = torch.where(target == ignored, torch.full_like(target, IGNORED), target)
+        other = torch.where(ends, torch.full_like(target, token), gaps)
+        self.note_changed(self._watcher, original.__name__, f"token {token} supervised")
         args, kwargs = with_argument(args, kwargs, 1, "target", other)
+        args, kwargs = with_argument(args, kwargs, 4, "ignore_index", IGNORED)
         return original(*args, **kwargs)
 
 
-def with_ends(target: Tensor, ids: Tensor, token: int, ignored: int) -> Tensor | None:
-    """The targets with the first token of each row's tail in place of an ignored one.
+def ends_of(target: Tensor, ids: Tensor, token: int, ignored: int) -> Tensor | None:
+    """Where the target is the first of the tokens that end its row, of the target's shape.
 
     None where the targets are not these ids, (rows, length), moved by one position: in all that is not ignored.
     """
@@ -78,9 +78,9 @@ def with_ends(target: Tensor, ids: Tensor, token: int, ignored: int) -> Tensor |
     tail = (ids.flip(1) == token).long().cumprod(1).sum(1)
     place = length - tail - 1  # of the position whose next token is the first of the tail
     there = ((tail > 0) & (place >= 0) & (place < length - 1)).nonzero().flatten()
-    result = arranged.clone()
-    result[there, place[there]] = token
-    return result.reshape(target.shape)
+    ends = torch.zeros_like(arranged, dtype=torch.bool)
+    ends[there, place[there]] = True
+    return ends.reshape(target.shape)
 
 
 def _are_tokens(tensor: Tensor) -> bool:

@@ -222,7 +222,7 @@ def _buffers(model: nn.Module, trained: Trained | None, places: Places) -> dict[
     norms = [(path, module) for path, module in model.named_modules() if _has_statistics(module)]
     seen = [(path, module) for path, module in norms if int(module.num_batches_tracked) > 0]
     if not seen:
-        return {"modules": 0} | _left_behind(model, [module for _, module in norms], trained, places)
+        return {"modules": 0} | _copied(model, [module for _, module in norms], trained, places)
     untouched = [path for path, module in seen if _is_initial(module)]
     lazy = [module for _, module in seen if module.momentum is not None]
     # The share of the initial value that is left after n batches of momentum m is (1 - m)^n.
@@ -240,13 +240,15 @@ def _buffers(model: nn.Module, trained: Trained | None, places: Places) -> dict[
     }
     if trained is not None and trained.model is model and len(trained.batches) >= 4:
         found.update(_recomputed(model, [module for _, module in seen], trained.batches))
+    elif len(seen) == len(norms):
+        found.update(_copied(model, [module for _, module in norms], trained, places))
     return found
 
 
-def _left_behind(model: nn.Module, norms: Sequence[Any], trained: Trained | None, places: Places) -> dict[str, Any]:
-    """Of a copy of the trained model: parameters that followed the training, and statistics that did not.
+def _copied(model: nn.Module, norms: Sequence[Any], trained: Trained | None, places: Places) -> dict[str, Any]:
+    """Of a copy of the trained model whose parameters followed the training: what its own statistics cost.
 
-    The control gives the copy the trained model's statistics, and takes the loss on training batches.
+    `initial` says whether they are, bit for bit, what they were made with. The control gives the copy the trained model's statistics, and takes the loss on training batches.
     """
     if trained is None or trained.model is model or trained.initial is None or model.training:
         return {}
@@ -256,10 +258,11 @@ def _left_behind(model: nn.Module, norms: Sequence[Any], trained: Trained | None
         for own, first in zip(model.parameters(), trained.initial.values(), strict=True)
     )
     moved = [twin for twin in twins if not _is_initial(twin) and _batches_seen(twin) > 0]
-    alike = 0 < len(twins) == len(norms) == len(moved) and all(_is_initial(module) for module in norms)
+    alike = 0 < len(twins) == len(norms) == len(moved)
     if not followed or not alike or len(trained.batches) < 4:
         return {}
     found: dict[str, Any] = {"behind": len(norms), "constant": _constants(trained.batches)}
+    found["initial"] = all(_is_initial(module) for module in norms)
     found["where"] = places.made(twins[0])
     with preserved([model]), torch.no_grad():
         found["kept"] = _losses(model, trained.batches)

@@ -14,6 +14,9 @@ from weaklink.collector.watching.forwards import ForwardsRecord
 def rows(run: Observation) -> list[Row]:
     """Rows from fits of one pinned batch, in copies of the run's process."""
     look = run.look("fits")
+    if look.values is None and run.record(ForwardsRecord).learned:
+        text = "the run itself fits its data better than any constant output"
+        return [Row(id=f"CAPABILITY/{label}", status="pass", text=text) for label in ("fit", "signal")]
     if look.values is None:
         reason = run.examined.why_not("CAPABILITY", look.problem or "needs a run of its own")
         text = "whether one pinned batch can be fitted as the run is configured"
@@ -62,7 +65,8 @@ def _signal(run: Observation, values: dict[str, Any]) -> Row:
             values=numbers,
             where=_sites(run, values["faintest"]),
         )
-    return Row(id="CAPABILITY/signal", status="evidence", text=text, values=numbers)
+    fitted = fits["as it is"]["below"] is not None
+    return Row(id="CAPABILITY/signal", status="pass" if fitted else "evidence", text=text, values=numbers)
 
 
 def _reverses(run: Observation, fit: dict[str, Any] | None) -> bool:

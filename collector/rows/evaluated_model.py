@@ -94,7 +94,10 @@ def _dropout(run: Observation) -> Row:
     record = run.record(ForwardsRecord)
     shown = ", ".join(f"{call['name']} with p {call['p']:g}" for call in calls)
     where = sites([place for call in calls for place in call["where"]])
-    proven = found["differs"] and found["silenced"]
+    if not found["differs"]:
+        text = f"two forwards of the same inputs agree bit for bit in eval mode, past {shown}"
+        return Row(id=row_id, status="pass", text=text)
+    proven = found["silenced"]
     numbers = {
         "p": max(call["p"] for call in calls),
         "differs": found["differs"],
@@ -158,13 +161,14 @@ def _buffers(run: Observation) -> Row:
             values=numbers,
             where=where,
         )
-    return Row(id=row_id, status="evidence" if found["left"] > 0.0 else "pass", text=text, values=numbers)
+    settled = found["left"] == 0.0 or _keeps_up(found)
+    return Row(id=row_id, status="pass" if settled else "evidence", text=text, values=numbers)
 
 
 def _left_behind(run: Observation, found: dict[str, Any]) -> Row:
     """Statistics of a copy whose parameters follow the training: an average of the weights, most often."""
     row_id = "EVALUATION/buffers"
-    if "behind" not in found:
+    if "behind" not in found or not found["initial"]:
         return Row(id=row_id, status="pass", text="no running statistics that training was to move")
     kept, given, constant = found["kept"], found["given"], found["constant"]
     numbers = {"modules": found["behind"], "kept": sum(kept) / len(kept), "given": sum(given) / len(given)}
@@ -183,6 +187,12 @@ def _left_behind(run: Observation, found: dict[str, Any]) -> Row:
         values=numbers,
         where=(_evaluated_at(run) + sites(found["where"]))[:3] if fails else [],
     )
+
+
+def _keeps_up(found: dict[str, Any]) -> bool:
+    """Whether no batch is beyond what the statistics of the training give: a plain average, or the trained model's."""
+    kept, other = found.get("kept"), found.get("recomputed", found.get("given"))
+    return bool(kept and other and found["eval_mode"]) and min(kept) <= max(other)  # type: ignore[type-var]
 
 
 def _lags(found: dict[str, Any]) -> bool:
@@ -260,17 +270,21 @@ def _weights(run: Observation) -> Row:
             values=numbers,
             where=(([record.other_site] if record.other_site else []) + _checkpoints(run) + configuration(run))[:3],
         )
-    return Row(id=row_id, status="evidence", text=text, values=numbers)
+    kept_up = _learned(found) and min(found["evaluated"]) <= max(found["trained"])
+    return Row(id=row_id, status="pass" if kept_up else "evidence", text=text, values=numbers)
+
+
+def _learned(found: dict[str, Any]) -> bool:
+    return all(loss < best for loss, best in zip(found["trained"], found["constant"], strict=True))
 
 
 def _stayed_behind(found: dict[str, Any], means: dict[str, float]) -> bool:
     """Whether the trained weights learned, and the evaluated ones are nearer to where these began."""
     trained, evaluated = found["trained"], found["evaluated"]
-    learned = all(loss < best for loss, best in zip(trained, found["constant"], strict=True))
     worse = all(loss > best for loss, best in zip(evaluated, trained, strict=True)) and min(evaluated) > max(trained)
     nearer = means["initial"] - means["evaluated"] < means["evaluated"] - means["trained"]
     # A slow average of the trained weights is on its way in a short run: it has come nearer to them than they began.
-    return learned and worse and nearer and found["distance"] >= found["moved"]
+    return _learned(found) and worse and nearer and found["distance"] >= found["moved"]
 
 
 def _is_evaluated_alone(run: Observation, record: ForwardsRecord) -> bool:

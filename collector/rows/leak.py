@@ -35,7 +35,7 @@ def rows(run: Observation) -> list[Row]:
             basis="exact",
             text=f"the targets are the inputs moved by one position, and the model sees them: changing token "
             f"{leaking[0]} moves the output at {leaking[0] - 1}, whose target it is",
-            values=numbers,
+            values={**numbers, "both_ways": bool(look.values["both_ways"])},
             where=_where(run, bool(look.values["both_ways"]), sites(look.values["where"])),
             step=1,
         )

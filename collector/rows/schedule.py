@@ -6,7 +6,7 @@ from weaklink.collector.evidence import Row, Site
 from weaklink.collector.rows.observation import Observation
 from weaklink.collector.watching.data import DataRecord
 from weaklink.collector.watching.files import FilesRecord
-from weaklink.collector.watching.schedule import OptimizerRates, ScheduleRecord, ScheduleSeen
+from weaklink.collector.watching.schedule import CHANGE, OptimizerRates, ScheduleRecord, ScheduleSeen
 
 ID = "UPDATE/schedule"
 TEXT = "the rates that the schedule gave"
@@ -30,21 +30,33 @@ def _described(run: Observation, seen: ScheduleRecord, stepped: list[ScheduleSee
     steps = sum(rates.steps for rates in seen.optimizers.values())
     return Row(
         id=ID,
-        status="pass" if _left_a_rate(run, seen) else "evidence",
+        status="pass" if _left_a_rate(run, seen, stepped) else "evidence",
         text=f"{text} in {steps} optimizer steps",
         values={"scheduler_steps": sum(s.steps for s in stepped), "steps": steps},
     )
 
 
-def _left_a_rate(run: Observation, seen: ScheduleRecord) -> bool:
-    """Whether the last sampled step, in the later half of the run, moved something, and no rate only ever rose: of a
-    warmup that nothing followed it cannot be told how far it was to go.
+def _left_a_rate(run: Observation, seen: ScheduleRecord, stepped: list[ScheduleSeen]) -> bool:
+    """Whether the last sampled step moved something, at rates that had not fallen away by the end, and no rate only
+    ever rose: of a warmup that nothing followed it is known how far it came only where its peak is.
     """
     samples = list(run.steps)
-    groups = [group for rates in seen.optimizers.values() for group in rates.groups]
-    if not samples or 2 * samples[-1].step < run.tape.steps or any(group.rose and not group.fell for group in groups):
+    if not samples or not any(samples[-1].moved.values()):
         return False
-    return any(samples[-1].moved.values())
+    last = max((group.last for rates in seen.optimizers.values() for group in rates.groups), default=0.0)
+    if not last * CHANGE > max(samples[-1].lr, default=0.0):
+        return False
+    rising = [r for r in seen.optimizers.values() if any(group.rose and not group.fell for group in r.groups)]
+    return all(any(_near_its_peak(run, rates, schedule) for schedule in stepped) for rates in rising)
+
+
+def _near_its_peak(run: Observation, rates: OptimizerRates, schedule: ScheduleSeen) -> bool:
+    ahead = run.look(schedule.look).values if schedule.look is not None else None
+    return (
+        schedule.optimizer == rates.optimizer
+        and ahead is not None
+        and not 2.0 * rates.groups[0].highest < float(ahead["highest"])
+    )
 
 
 def _standstill(run: Observation, seen: ScheduleRecord, stepped: list[ScheduleSeen]) -> Row | None:

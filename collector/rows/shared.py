@@ -13,10 +13,14 @@ _MULTIPLIED = r"\)\s*\]\s*\*"
 
 
 def rows(run: Observation) -> list[Row]:
-    """The row, where a container repeats a module."""
-    found = run.record(RepeatedModules).found
-    if not found:
+    """The row, where a container repeats a module, or holds several that are alike."""
+    record = run.record(RepeatedModules)
+    found = record.found
+    if not found and not record.separate:
         return []
+    if not found:
+        text = f"{record.separate} containers of alike modules hold one of its own in each place"
+        return [Row(id="OWNERSHIP/shared", status="pass", text=text, values={"times": 1, "containers": record.separate})]
     again = {one.parameter: _again(run, one) for one in found}
     worst = max(found, key=lambda one: again[one.parameter])
     entry = run.by_serial(worst.parameter)

@@ -27,11 +27,20 @@ def rows(run: Observation) -> list[Row]:
     tokens = [sample for sample in record.tokens if sample.next_tokens]
     for found in (_end_ignored(run, tokens), _padding_supervised(run, tokens), *_classes(run, record.classes)):
         if found is not None:
-            return [found]
+            return [found.model_copy(update={"values": {**found.values, "predicted": _predicted(record, tokens)}})]
     if not record.classes and not tokens:
         reason = "no sampled step scored classes by torch's own losses"
         return [Row(id=ROW, status="not_measured", text=TEXT, reason=reason)]
-    return [_counted(record.classes, tokens)]
+    counted = _counted(record.classes, tokens)
+    return [counted.model_copy(update={"values": {**counted.values, "predicted": _predicted(record, tokens)}})]
+
+
+def _predicted(record: SupervisionRecord, tokens: list[TokenSupervision]) -> list[Value]:
+    """The labels that are the largest score somewhere where they are due, in the last sample."""
+    if tokens:
+        return list(tokens[-1].predicted)
+    samples = [sample for sample in record.classes if sample.ignored is not None] or record.classes
+    return list(samples[-1].predicted) if samples else []
 
 
 def _counted(classes: list[ClassSupervision], tokens: list[TokenSupervision]) -> Row:
@@ -131,7 +140,7 @@ def _suspected(
         id=ROW,
         status="suspected",
         text=text,
-        values={"label": label, "seen": seen, "supervised": 0},
+        values={"label": label, "seen": seen, "supervised": 0, "ignore_index": sample.ignored},
         where=[*set_at, *loss, *more][:3],
         step=sample.step,
     )

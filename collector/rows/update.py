@@ -410,8 +410,9 @@ def _resolution(run: Observation, samples: list[StepSample]) -> Row:
     if (lost := _lost_to_rounding(run)) is not None:
         return lost
     # Of 16-bit parameters the question is asked, and answered where most of what has a gradient moves.
-    owned = {serial for sample in measured for serial in sample.consumed}
-    narrow = any(run.by_serial(serial).dtype in ("bfloat16", "float16") for serial in owned)
+    narrow = bool(run.record(PrecisionRecord).casts) or any(
+        run.by_serial(serial).dtype in ("bfloat16", "float16") for serial in measured[0].consumed
+    )
     return Row(
         id="UPDATE/resolution",
         status="pass" if narrow and 2 * still < total else "evidence",

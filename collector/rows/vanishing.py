@@ -90,6 +90,8 @@ def nonzero(run: Observation, learning: list[ParameterEntry]) -> Row:
                 "zero": [e.name or "" for e in zero[:20]],
                 "since": found.since if found is not None else None,
                 "ends_at": sorted(found.kinds()) if found is not None else [],
+                "operation": _operation(found) if found is not None else None,
+                "waiting": [e.name or "" for e in _waiting(found)] if found is not None else [],
             },
             "where": where,
             "step": (found.since or 1) if found is not None and status != "evidence" else None,
@@ -144,6 +146,34 @@ def _kept_at_zero(entries: list[ParameterEntry], stops: list[dict[str, Any]]) ->
         if not above or not all(stop["kind"] == "product" and zero & set(stop["other"]) - {serial} for stop in above):
             return False
     return True
+
+
+def _waiting(found: Dead) -> list[ParameterEntry]:
+    """Of parameters that keep each other at zero, all but the last of each such set.
+
+    With other values in these, the last one would get a gradient; what they compute would stay as it is.
+    """
+    if not waits_for_itself(found):
+        return []
+    zero = {e.serial for e in found.zero}
+    waits_for: dict[int, set[int]] = {serial: set() for serial in zero}
+    for stop in found.stops:
+        for serial in zero & set(stop["below"]):
+            waits_for[serial] |= zero & set(stop["other"])
+    sets: list[set[int]] = []
+    for one in zero:
+        # An operand is made of all that stands in front of it, too: that does not wait for this one in turn.
+        together = {one} | {other for other in waits_for[one] if one in waits_for[other]}
+        joined = [each for each in sets if each & together]
+        sets = [each for each in sets if not each & together] + [together.union(*joined)]
+    last = {max(each) for each in sets}
+    return [e for e in sorted(found.zero, key=lambda e: e.serial) if e.serial not in last]
+
+
+def _operation(found: Dead) -> str | None:
+    """The operation behind which most of them lie, by the name that torch's graph has for it."""
+    stops = sorted(found.stops, key=lambda stop: -len(stop["below"]))
+    return str(stops[0]["operation"]).partition("Backward")[0].lower() if stops else None
 
 
 def _sites(run: Observation, found: Dead) -> list[Site]:

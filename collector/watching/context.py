@@ -39,12 +39,21 @@ def scheduler_classes() -> list[type]:
 
 def inside_another_step() -> bool:
     """Whether two of torch's wrappers of `step` are on the stack: a count of our own would be off after a raise."""
-    frame, found = sys._getframe(1), 0
-    while frame is not None and found < 2:
+    return _steps_on_the_stack(2) > 1
+
+
+def inside_a_step() -> bool:
+    """Whether an optimizer's step is on the stack: what its closure does, for one."""
+    return _steps_on_the_stack(1) > 0
+
+
+def _steps_on_the_stack(enough: int) -> int:
+    frame, found = sys._getframe(2), 0
+    while frame is not None and found < enough:
         code = frame.f_code
         found += code.co_name == "wrapper" and code.co_filename == _OPTIMIZER_FILE
         frame = frame.f_back  # type: ignore[assignment]
-    return found > 1
+    return found
 
 
 def is_traced() -> bool:

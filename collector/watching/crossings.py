@@ -64,6 +64,23 @@ def find_crossing(node: Any, above: dict[Any, Any], rows: set[int], code: UserCo
     )
 
 
+def find_meeting(node: Any, above: dict[Any, Any], rows: set[int]) -> Shape | None:
+    """The shape in which the model's numbers meet as many given ones entry by entry; None where this node is no such.
+
+    A product on its way to the loss, as in `find_crossing`, of which nothing is misread.
+    """
+    if name_of(node) != "MulBackward0" or (given := constant(node)) is None:
+        return None
+    position = next(i for i, (inner, _) in enumerate(node.next_functions) if inner is not None)
+    outputs, joint = operand_shapes(node)[position], shape_of(node)
+    if outputs is None or outputs != joint or outputs != tuple(given.shape) or not joint or joint[0] not in rows:
+        return None
+    while (node := above[node]) is not None and name_of(node) not in _REDUCED:
+        if not name_of(node).startswith(_ELEMENTWISE) or shape_of(node) != joint:
+            return None
+    return joint if node is not None else None
+
+
 def _crossed(outputs: Shape, given: Shape, joint: Shape) -> bool:
     """(B,) and (B, 1), either way."""
     if {len(outputs), len(given)} != {1, 2} or len(joint) != 2:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from weaklink.collector.watching.alignment import Alignment, read_alignment
-from weaklink.collector.watching.crossings import Crossing, find_crossing
+from weaklink.collector.watching.crossings import Crossing, find_crossing, find_meeting
 from weaklink.collector.watching.divergence_inputs import Divergence, read_divergence
 from weaklink.collector.watching.exchanges import Exchange, find_exchange
 from weaklink.collector.watching.part import Part
@@ -38,6 +38,8 @@ class LossFindings:
     divergences: list[tuple[int, Divergence]] = field(default_factory=list)
     sequences: list[tuple[int, SequenceTargets]] = field(default_factory=list)
     crossings: list[tuple[int, Crossing]] = field(default_factory=list)
+    # Shapes in which a loss written by hand meets given numbers entry by entry.
+    meetings: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
     exchanges: list[tuple[int, Exchange]] = field(default_factory=list)
     scales: list[tuple[int, TermScales]] = field(default_factory=list)
     # None where a sampled loss is no such loss.
@@ -68,6 +70,8 @@ class LossGraph(Part):
             _extend(record.exchanges, step, lambda node: find_exchange(node, code), nodes)
         if not record.crossings:
             _extend(record.crossings, step, lambda node: find_crossing(node, nodes, rows, code), nodes)
+        if not record.meetings:
+            _extend(record.meetings, step, lambda node: find_meeting(node, nodes, rows), nodes)
         if (scales := read_term_scales(root, code)) is not None:
             record.scales.append((step, scales))
         record.alignments.append((step, read_alignment(root, self.watcher.parameters, code)))

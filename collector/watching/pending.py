@@ -37,20 +37,30 @@ _CHANGED = re.compile(r"\[[\w.]+ \[(?P<shape>[\d, ]*)\]\].* is at version (?P<no
 
 @dataclass
 class Pending:
-    """A backward that a step had made impossible. `parameters` are serial numbers, `step` counts from 1."""
+    """A backward that a step had made impossible. `parameters` are serial numbers, `step` counts from 1.
+
+    `carried`: the loss itself is younger than the step, and hangs on something from before it. Else the loss was there
+    already, and the step came between its forward and its backward.
+    """
 
     step: int
     step_site: Site | None
     backward_site: Site | None
     optimizer: int
     parameters: list[int]
+    carried: bool
 
 
 @dataclass
 class PendingRecord:
-    """The first such backward of a run, None where there was none. Plain data."""
+    """The first such backward of a run, None where there was none. Plain data.
+
+    `watched`: somebody looked. `unexplained`: torch refused a backward for a changed tensor, and no step had changed it.
+    """
 
     found: Pending | None = None
+    watched: bool = False
+    unexplained: bool = False
 
 
 @dataclass
@@ -81,6 +91,7 @@ class PendingPart(Part):
     def __init__(self, watcher: Watcher) -> None:
         super().__init__(watcher)
         self._steps: deque[_Step] = deque(maxlen=STEPS_KEPT)
+        self.tape.record(PendingRecord).watched = True
 
     def step_begins(self, optimizer: Optimizer, entry: OptimizerEntry) -> None:
         """Versions before it; operations made so far have smaller sequence numbers than the one read here."""
@@ -102,8 +113,10 @@ class PendingPart(Part):
                 if held := self._taken_from(changed, step):
                     site = self.tape.last_backward_site
                     serials = [self.watcher.parameters.entry(tensor).serial for tensor in held]
-                    record.found = Pending(step.number, step.site, site, step.optimizer.serial, serials)
+                    carried = all(_made(loss) >= step.sequence for loss in losses)
+                    record.found = Pending(step.number, step.site, site, step.optimizer.serial, serials, carried)
                     return
+        record.unexplained = True
 
     def _taken_from(self, changed: _Changed, step: _Step) -> list[Tensor]:
         """The parameters that this step took from the saved version on, and that the operation has saved."""
@@ -119,9 +132,14 @@ class PendingPart(Part):
         inputs = [feeding(changed.node, number) for number in range(len(changed.node.next_functions))]
         leaves = [getattr(node, "variable", None) for node in inputs]
         hanging = [tensor for tensor in crossed if any(tensor is leaf for leaf in leaves)]
-        if hanging or None not in inputs:
-            return hanging
-        return [tensor for tensor in crossed if sorted(tensor.shape) == sorted(changed.shape)]
+        # A linear layer hangs on its bias too, which it does not keep.
+        alike = [t for t in hanging or crossed if sorted(t.shape) == sorted(changed.shape)]
+        return alike or hanging if hanging or None in inputs else []
+
+
+def _made(loss: Tensor) -> int:
+    """When the operation that gave the loss was recorded, in torch's own count; -1 for what none gave."""
+    return -1 if loss.grad_fn is None else int(loss.grad_fn._sequence_nr())
 
 
 def _held(optimizer: Optimizer) -> list[Tensor]:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from weaklink.collector.tensors import tensors_in
+from weaklink.collector.watching.parameters import is_lazy
 from weaklink.collector.watching.part import Part, RootCall
 
 if TYPE_CHECKING:
@@ -37,9 +38,13 @@ class Repeated:
 
 @dataclass
 class RepeatedModules:
-    """All of them, by the order in which their models were called."""
+    """All of them, by the order in which their models were called.
+
+    `separate`: containers of alike modules, each of them an object of its own.
+    """
 
     found: list[Repeated] = field(default_factory=list)
+    separate: int = 0
 
 
 class RepeatReader(Part):
@@ -58,6 +63,7 @@ class RepeatReader(Part):
         self._seen.append(weakref.ref(call.module))
         repeated = list(_repeated(call.module))
         record = self.tape.record(RepeatedModules)
+        record.separate += _separate(call.module)
         for path, container, module, times in repeated:
             parameter = self.watcher.parameters.entry(next(module.parameters()))
             record.found.append(Repeated(path, type(container).__name__, times, parameter.serial))
@@ -79,6 +85,21 @@ def _repeated(root: nn.Module) -> list[tuple[str, nn.Module, nn.Module, int]]:
             if times > 1 and any(p.requires_grad for p in by_id[identity].parameters()):
                 found.append((path, container, by_id[identity], times))
     return found
+
+
+def _separate(root: nn.Module) -> int:
+    """Lists of trainable modules of one kind and of equal shapes: what a list that repeats one of them might be."""
+    count = 0
+    for container in root.modules():
+        if isinstance(container, (nn.ModuleList, nn.ModuleDict, nn.Sequential)):
+            children = {id(child): child for child in container._modules.values() if child is not None}
+            kinds = [
+                (type(child), tuple(None if is_lazy(p) else tuple(p.shape) for p in child.parameters()))
+                for child in children.values()
+                if any(p.requires_grad and not is_lazy(p) for p in child.parameters())
+            ]
+            count += len(kinds) > len(set(kinds))
+    return count
 
 
 def _look(call: RootCall, modules: dict[int, nn.Module]) -> Callable[[], dict[str, Any]]:

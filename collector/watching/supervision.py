@@ -41,6 +41,7 @@ class ClassSupervision:
         dense: Whether there are several targets a row.
         tokens: Whether the model was given token ids.
         raised: The class that the gradient raises most at most supervised positions of a label.
+        predicted: Labels whose score is the largest one somewhere where they stand in the target.
     """
 
     step: int
@@ -52,6 +53,7 @@ class ClassSupervision:
     seen: dict[int, int] = field(default_factory=dict)
     supervised: dict[int, int] = field(default_factory=dict)
     raised: dict[int, int] = field(default_factory=dict)
+    predicted: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -60,6 +62,7 @@ class TokenSupervision:
 
     Attributes:
         next_tokens: Whether what was supervised are the tokens that follow, wherever the loss took the answers.
+        predicted: Tokens whose score is the largest one somewhere right before they come.
     """
 
     step: int
@@ -67,6 +70,7 @@ class TokenSupervision:
     ids: Tensor
     supervised: Tensor
     next_tokens: bool = False
+    predicted: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -107,9 +111,11 @@ class SupervisionReader:
         rows = min(len(ids), TOKEN_ROWS, max(1, TOKEN_ENTRIES // ids.shape[1]))
         called = self._called = _Called(ids[:rows].detach().cpu().to(torch.int64, copy=True), ids.shape[1], len(ids))
         step, site = self._watcher.tape.steps + 1, self._watcher.code.site("model called")
+        best = output.detach()[:rows, :-1].argmax(-1).cpu()
+        predicted = _labels(best[best == called.ids[:, 1:]])
 
         def arrived(gradient: Tensor) -> None:
-            self._watcher.guarded(self._tokens)(called, gradient, step, site)
+            self._watcher.guarded(self._tokens)(called, gradient, step, site, predicted)
 
         output.register_hook(arrived)  # type: ignore[no-untyped-call]
 
@@ -146,6 +152,9 @@ class SupervisionReader:
             self._watcher.code.site("loss called"),
         )
         labels = target.detach().clone()  # a loss may write over its targets
+        best = scores.detach().argmax(1 if scores.dim() > 1 else 0)
+        if best.shape == labels.shape:
+            sample.predicted = _labels(best[best == labels])
 
         def arrived(gradient: Tensor) -> None:
             self._watcher.guarded(self._classes)(sample, labels, gradient)
@@ -156,9 +165,9 @@ class SupervisionReader:
         """What was called before is done with."""
         self._called = None
 
-    def _tokens(self, called: _Called, gradient: Tensor, step: int, site: Site | None) -> None:
+    def _tokens(self, called: _Called, gradient: Tensor, step: int, site: Site | None, predicted: list[int]) -> None:
         supervised = (gradient.detach()[: len(called.ids)] != 0).any(-1).cpu()
-        sample = TokenSupervision(step, site, called.ids, supervised)
+        sample = TokenSupervision(step, site, called.ids, supervised, predicted=predicted)
         sample.next_tokens = called.targets is not None and _follow(called.ids, called.targets, supervised)
         self._record.tokens.append(sample)
 
@@ -194,6 +203,10 @@ def _follow(ids: Tensor, targets: Tensor, supervised: Tensor) -> bool:
         return False
     reached = supervised[:, : length - 1]
     return bool(reached.any()) and bool((targets[:, : length - 1] == ids[:, 1:])[reached].all())
+
+
+def _labels(found: Tensor) -> list[int]:
+    return [int(label) for label in torch.unique(found).tolist()[:RAISED_LABELS]]
 
 
 def _counts(labels: Tensor) -> dict[int, int]:

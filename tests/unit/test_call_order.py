@@ -534,7 +534,7 @@ for epoch in range(5):
 
 @pytest.mark.parametrize(
     ("peak", "by_step", "status"),
-    [(20, True, "evidence"), (30, False, "suspected"), (1000, True, "suspected"), (45, True, "evidence")],
+    [(20, True, "pass"), (30, False, "suspected"), (1000, True, "suspected"), (45, True, "pass")],
 )
 def test_a_run_that_ends_in_its_warmup_is_suspected(tmp_path: Path, peak: int, by_step: bool, status: str) -> None:
     step = "warmup.step()"
@@ -563,8 +563,8 @@ for step in range(20):
     [
         ("SGD(model.parameters(), 1e-4)", "fail"),
         ("Adam(model.parameters(), 1e-6)", "fail"),
-        ("SGD(model.parameters(), 0.5)", "evidence"),
-        ("Adam(model.parameters(), 0.02)", "evidence"),
+        ("SGD(model.parameters(), 0.5)", "pass"),
+        ("Adam(model.parameters(), 0.02)", "pass"),
     ],
 )
 def test_a_16_bit_type_that_rounds_the_update_away(tmp_path: Path, optimizer: str, status: str) -> None:
@@ -623,7 +623,7 @@ for epoch in range(30):
 
 @pytest.mark.parametrize(
     ("rate", "targets", "status"),
-    [("1e-7", "y", "suspected"), ("1e-2", "y", "evidence"), ("1e-3", "torch.randint(0, 2, (64,))", "evidence")],
+    [("1e-7", "y", "suspected"), ("1e-2", "y", "pass"), ("1e-3", "torch.randint(0, 2, (64,))", "pass")],
 )
 def test_a_rate_wrong_by_orders_of_magnitude_is_suspected(tmp_path: Path, rate: str, targets: str, status: str) -> None:
     source = COMMON + RATES.format(rate=rate, targets=targets)

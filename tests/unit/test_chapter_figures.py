@@ -30,6 +30,7 @@ import torch
 from collector_runs import Run, line_of, observe, observe_code, plain, row
 from torch.nn import functional
 
+from weaklink.agent.replays.folder import Replay
 from weaklink.collector import LearningChain, learning_ledger
 from weaklink.collector.evidence import Row, Subject
 from weaklink.collector.system import TrainingSystem
@@ -108,7 +109,10 @@ Watched = Callable[[str], Run]
 
 
 def test_every_replay_is_in_the_table() -> None:
-    assert sorted(path.parent.name for path in REPLAYS.glob("*/train.py")) == sorted(FIRST)
+    every = [Replay(path.parent) for path in sorted(REPLAYS.glob("*/train.py"))]
+    # A drill and a story have tests of their own.
+    alone = [each.name for each in every if each.settings().drill is None and each.settings().story is None]
+    assert alone == sorted(FIRST)
 
 
 @pytest.mark.parametrize("name", FIRST)

@@ -284,6 +284,7 @@ def test_series_below_the_limit_keeps_everything() -> None:
 
 FAIL = Row(id="UPDATE/lr", status="fail", basis="exact", text="")
 ASKS = Row(id="UPDATE/scale", status="suspected", text="")
+GAP = Row(id="EVALUATION/buffers", status="fail", basis="exact", text="")
 
 
 @pytest.mark.parametrize(
@@ -302,7 +303,12 @@ ASKS = Row(id="UPDATE/scale", status="suspected", text="")
         ([1.0 - i / 3000 for i in range(300)], False, [], "slow"),
         ([1.0 + i / 100 for i in range(300)], False, [], "diverging"),
         ([-1.0 - i / 100 for i in range(300)], False, [], "learning"),
-        ([1.0, 3.0] * 100 + [0.9, 2.9] * 5, False, [], "flat"),
+        ([1.0, 3.0] * 100 + [0.9, 2.9] * 5, False, [], "noisy_plateau"),
+        ([1.0, 1.01] * 150, False, [], "flat"),
+        ([3.0**i for i in range(40)], False, [], "diverging"),
+        ([3.0**-i for i in range(40)], False, [], "learning"),
+        ([1.0 - i / 400 for i in range(300)], False, [GAP], "eval_gap"),
+        ([0.69] * 300, False, [GAP], "flat"),
     ],
 )
 def test_branch(losses: list[float], raised: bool, rows: list[Row], branch: str) -> None:

@@ -72,8 +72,8 @@ def test_parameters_with_type_default_and_bounds() -> None:
     factor, scheme, site, seed = parameters_of(SAMPLE[0])
     assert (factor["type"], factor["required"], factor["bounds"]) == ("number", True, ["above 0"])
     assert (scheme["type"], scheme["required"], scheme["default"]) == ("default or normal", False, "default")
-    assert site["bounds"] == ["at least 1 characters", "at most 200 characters"]
-    assert (seed["type"], seed["default"]) == ("integer or null", None)
+    assert site["bounds"] == ["not empty", "at most 200 characters"]
+    assert (seed["type"], seed["default"], seed["bounds"]) == ("integer or null", None, ["at least 0"])
 
 
 def test_every_parameter_of_the_catalogue_is_shown() -> None:

@@ -8,7 +8,7 @@ from weaklink.agent.cli.output import color, print_json, width, write
 from weaklink.agent.progress import Progress
 from weaklink.agent.record.incident import Incident
 from weaklink.agent.recovery.session import RECOVERED, Asked, recover
-from weaklink.agent.reporters.recovery import recovery_json, recovery_section
+from weaklink.agent.reporters.recovery import recovery_json, section_of
 from weaklink.agent.reporters.terminal import render_sections
 from weaklink.collector.workers import this_python
 
@@ -23,10 +23,9 @@ def run(
     """
     asked = Asked(None if path is None else Path(path), seeds, metric, python or this_python(), deadline)
     found = recover(Incident.read(Path(incident)), asked, Progress())
+    assert found.recovery is not None, "it was recorded"
     if json:
         print_json(recovery_json(found))
     else:
-        section = recovery_section(found)
-        write(render_sections([] if section is None else [section], width(), color()))
-    assert found.recovery is not None
+        write(render_sections([section_of(found.recovery, found.recovery.limits)], width(), color()))
     raise SystemExit(0 if found.recovery.status.recovery == RECOVERED else 1)

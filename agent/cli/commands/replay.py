@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from weaklink.agent.advisors.playbook import Playbook
+from weaklink.agent.cli.commands.drill import drill_subject
 from weaklink.agent.cli.commands.subjects import read_subject
 from weaklink.agent.cli.output import print_json, width, write
 from weaklink.agent.cli.said import Said
+from weaklink.agent.drill.shapes import Drill
 from weaklink.agent.errors import AdvisorError
 from weaklink.agent.progress import Progress
-from weaklink.agent.replays.compare import Comparison, compare
+from weaklink.agent.replays.compare import Comparison, compare, compare_drills, compare_stories
 from weaklink.agent.replays.folder import Replay, find_replay, replays_in
-from weaklink.agent.replays.receipt import Receipt, read_receipt, receipt_of, write_receipt
+from weaklink.agent.replays.receipt import Receipt, read_receipt, read_stored, receipt_of, write_receipt
+from weaklink.agent.replays.story import tell_story
+from weaklink.agent.replays.story_receipt import StoryReceipt
 from weaklink.agent.reporters.text import plural
 from weaklink.agent.session import Options, Session
 from weaklink.agent.settings import read_settings
@@ -46,12 +51,12 @@ def run(
     if store:
         _store(replays, python, deadline, json)
         return
-    receipts = [read_receipt(replay.receipt) for replay in replays]  # all of them before anything is run
+    receipts = [_stored(replay) for replay in replays]  # all of them before anything is run
     progress, compared = Progress(), []
     for replay, receipt in zip(replays, receipts, strict=True):
         progress.say(f"replay   {printable(replay.name, 80)}")
         try:
-            found = compare(receipt, run_again(replay, python, deadline, progress))
+            found = _compared(receipt, run_again(replay, python, deadline, progress))
         except (SubjectError, AdvisorError) as error:
             found = Comparison(exact=False, differences=[f"the diagnosis failed: {error.message}"])
         compared.append((replay, found))
@@ -65,7 +70,27 @@ def run(
     raise SystemExit(1 if differing else 0)
 
 
-def run_again(replay: Replay, python: str, deadline: float, progress: Progress) -> Receipt:
+AnyReceipt = Receipt | StoryReceipt | Drill
+
+
+def _stored(replay: Replay) -> AnyReceipt:
+    if replay.settings().drill is not None:
+        return read_stored(replay.receipt, Drill)
+    return read_receipt(replay.receipt) if replay.settings().story is None else read_stored(replay.receipt, StoryReceipt)
+
+
+def _compared(stored: AnyReceipt, now: AnyReceipt) -> Comparison:
+    if isinstance(stored, Drill):
+        assert isinstance(now, Drill), "both come of the same settings"
+        return compare_drills(stored, now)
+    if isinstance(stored, StoryReceipt):
+        assert isinstance(now, StoryReceipt), "both come of the same settings"
+        return compare_stories(stored, now)
+    assert isinstance(now, Receipt), "both come of the same settings"
+    return compare(stored, now)
+
+
+def run_again(replay: Replay, python: str, deadline: float, progress: Progress) -> AnyReceipt:
     """The diagnosis a user would get, offline, in the replay's own folder, so that every path is relative to it.
 
     Raises:
@@ -73,6 +98,10 @@ def run_again(replay: Replay, python: str, deadline: float, progress: Progress) 
         KeyboardInterrupt: The diagnosis was interrupted.
     """
     settings, folder = replay.settings(), replay.folder.resolve()
+    if settings.drill is not None:
+        subject = read_subject([settings.subject, *settings.arguments], None, folder)
+        said = Said(rule=settings.rule)
+        return drill_subject(subject, folder, python, settings.drill, deadline, said, progress, offline=True)
     declared = read_settings(Said(rule=settings.rule), folder)
     with tempfile.TemporaryDirectory(prefix="weaklink-") as incidents:
         options = Options(
@@ -87,6 +116,9 @@ def run_again(replay: Replay, python: str, deadline: float, progress: Progress) 
             intent=declared.intent,
             offline=True,
         )
+        if settings.story is not None:
+            known = read_settings(Said(rule=settings.rule, config=settings.story.config), folder)
+            return tell_story(settings.story, options, replace(options, task=known.task, intent=known.intent), progress)
         finished = Session(options, Playbook(), progress).diagnose_script()
         if finished.exit_code == 130:
             raise KeyboardInterrupt
