@@ -147,7 +147,9 @@ def _beyond_the_limit(evidence: Evidence, row: Row, choice: ExperimentChoice) ->
             ),
         ],
         ["input.first", "parameters.first[*]", "owned[*]", "steps"],
-        Repair(text=f"Keep the values that reach {function} at {site} out of its limit, or leave it out.", kind="wiring"),
+        Repair(
+            text=f"Keep the values that reach {function} at {site} out of its limit, or leave it out.", kind="wiring"
+        ),
     )
 
 

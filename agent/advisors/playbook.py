@@ -47,6 +47,7 @@ PAGES: dict[str, Callable[[Evidence, Row], Proposal | None]] = {
     "OBJECTIVE/mode": objective.left_in_eval_mode,
     "OBJECTIVE/independence": objective.rows_out_of_order,
     "OBJECTIVE/supervised": supervision.left_out,
+    "OBJECTIVE/prior": supervision.misplaced_prior,
     "OBJECTIVE/sequence": supervision.scored_padding,
     "DEPENDENCY/reached": dependency.cut_path,
     "DEPENDENCY/terms": dependency.lost_term,

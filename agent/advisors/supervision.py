@@ -71,3 +71,31 @@ def scored_padding(evidence: Evidence, row: Row) -> Proposal | None:
         ["input.first", "output.first", "parameters.first[*]", *moving(evidence)],
         Repair(text="Give the loss the length of each target without its padding.", kind="objective"),
     )
+
+
+def misplaced_prior(evidence: Evidence, row: Row) -> Proposal | None:
+    """Give each class the number that fits its count."""
+    order = row.values.get("order")
+    if row.status not in ("fail", "suspected") or not isinstance(order, list):
+        return None
+    lead: dict[str, Expected] = {f"row[{row.id}]": PASSES, "loss.first": "different", "loss.last": "different"}
+    return experiment(
+        evidence,
+        row,
+        ExperimentChoice(name="prior_by_class", parameters={"order": order}),
+        [
+            Candidate(
+                "label_convention",
+                "The numbers are listed in another order than the classes, and each class has another one's: sorted "
+                "into place they are a power of its counts.",
+                lead,
+            ),
+            Candidate(
+                "other",
+                "The numbers come from elsewhere, and which class has which makes no difference to what is learned.",
+                lead | {"loss.last": "same"},
+            ),
+        ],
+        ["input.first", "output.first", "parameters.first[*]", *moving(evidence)],
+        Repair(text="List counts by class index before weights are made of them.", kind="objective"),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from weaklink.collector.catalogue.entry import FROM_FORWARD, FROM_LOSS, Entry, NoParameters
 from weaklink.collector.evidence import Model
@@ -14,6 +14,19 @@ class SiteOfArithmetic(Model):
     """A line of a loss written by hand, as rows name it: `train.py:31`; empty: the losses that torch ships alone."""
 
     site: str = Field(default="", pattern=r"^(.+:[1-9][0-9]*)?$", max_length=1000)
+
+
+class ClassOrder(Model):
+    """For each class the place at which its number stands; each place once."""
+
+    order: list[int] = Field(min_length=2, max_length=1000)
+
+    @field_validator("order")
+    @classmethod
+    def _is_a_permutation(cls, order: list[int]) -> list[int]:
+        if sorted(order) != list(range(len(order))):
+            raise ValueError("each place from 0 on must stand there once")
+        return order
 
 
 class Mode(Model):
@@ -108,6 +121,18 @@ TRIM_TARGET_LENGTHS = Entry(
     decides=frozenset({"wrong_reduction"}),
 )
 
+PRIOR_BY_CLASS = Entry(
+    name="prior_by_class",
+    boundary="OBJECTIVE",
+    changes="In a cross entropy or likelihood over classes, class c takes the number at place order[c]: of the class "
+    "weights, or of what was added to every row of a model's scores alike.",
+    cannot_change="Inputs, targets, first outputs, first parameters; vectors of another length, weights made by hand.",
+    not_applicable="No loss has class weights of that length, and nothing constant was added to the scores.",
+    parameters=ClassOrder,
+    can_move=FROM_LOSS,
+    decides=frozenset({"label_convention"}),
+)
+
 ENTRIES = (
     RAW_SCORES_TO_LOSS,
     WITHOUT_LABEL_SMOOTHING,
@@ -116,4 +141,5 @@ ENTRIES = (
     SET_MODE,
     WITHOUT_IGNORE_INDEX,
     TRIM_TARGET_LENGTHS,
+    PRIOR_BY_CLASS,
 )

@@ -20,12 +20,20 @@ MISFITS = 1e-9
 
 @dataclass
 class PriorFit:
-    """How well a vector explains the counts, as it stands and sorted: chances of so bad a fit."""
+    """How well a vector explains the counts, as it stands and sorted: chances of so bad a fit.
+
+    `order`: the place of each class's number in the vector if both are sorted.
+    """
 
     classes: int
     rows: int
     as_it_stands: float
     when_sorted: float
+    order: tuple[int, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        return self.as_it_stands > FITS
 
     @property
     def misplaced(self) -> bool:
@@ -47,8 +55,12 @@ def fit_prior(logarithms: Tensor, counts: Tensor, falling: bool) -> PriorFit | N
     usable = known.shape == seen.shape and len(known) >= LEAST_CLASSES and bool((seen > 0).all())
     if not usable or not bool(torch.isfinite(known).all()) or float(known.std()) == 0.0:
         return None
-    ordered = known.sort(descending=falling).values
-    return PriorFit(len(known), int(seen.sum()), _chance(known, seen), _chance(ordered, seen.sort().values))
+    ordered, places = known.sort(descending=falling)
+    ascending, classes = seen.sort()
+    order = torch.empty_like(places)
+    order[classes] = places
+    chances = _chance(known, seen), _chance(ordered, ascending)
+    return PriorFit(len(known), int(seen.sum()), *chances, tuple(order.tolist()))
 
 
 def _chance(known: Tensor, seen: Tensor) -> float:

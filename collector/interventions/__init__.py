@@ -30,6 +30,7 @@ from weaklink.collector.interventions.own_missing_parameters import OwnMissingPa
 from weaklink.collector.interventions.permute_targets import PermuteTargets
 from weaklink.collector.interventions.pin_batch import PinBatch
 from weaklink.collector.interventions.placebo import Placebo
+from weaklink.collector.interventions.prior_by_class import PriorByClass
 from weaklink.collector.interventions.raw_scores_to_loss import RawScoresToLoss
 from weaklink.collector.interventions.read_items_anew import ReadItemsAnew
 from weaklink.collector.interventions.realign_targets import RealignTargets
@@ -79,6 +80,7 @@ _KINDS: dict[str, type[Intervention]] = {
         DropRows,
         MatchTargetShape,
         PinBatch,
+        PriorByClass,
         ReadItemsAnew,
         RowsInOrder,
         SetMode,

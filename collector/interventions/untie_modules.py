@@ -64,7 +64,9 @@ class UntieModules(Intervention):
             self._register(own)
             pairs = zip(child.parameters(), own.parameters(), strict=True)
             self._pairs += [(weakref.ref(original), weakref.ref(made)) for original, made in pairs]
-            self.note_changed(self._watcher, f"{path}.{key}".lstrip("."), "a module of its own in place of a shared one")
+            self.note_changed(
+                self._watcher, f"{path}.{key}".lstrip("."), "a module of its own in place of a shared one"
+            )
 
     def _register(self, module: nn.Module) -> None:
         """A copy is made without the calls by which the watcher knows where parameters hang."""

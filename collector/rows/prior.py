@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weaklink.collector.evidence import Row, Value
+from weaklink.collector.evidence import Row, Status, Value
 from weaklink.collector.rows.naming import lines_with
 from weaklink.collector.rows.observation import Observation
 from weaklink.collector.watching.files import FilesRecord
@@ -31,7 +31,9 @@ def rows(run: Observation) -> list[Row]:
     lines = lines or lines_with(files, _COUNTED, "classes counted")
     if not fit.misplaced or not lines:
         # Weights may be anybody's choice, costs of a mistake: where nothing is counted they do not come from counts.
-        return [Row(id="OBJECTIVE/prior", status="evidence", text=text, values=values)]
+        status: Status = "pass" if fit.fits else "evidence"
+        return [Row(id="OBJECTIVE/prior", status=status, text=text, values=values)]
+    values["order"] = list(fit.order)
     where = [*lines[:2], *([record.site] if record.site is not None else [])]
     text = f"{text} fits only when both are sorted: it stands in another order than the classes"
     return [Row(id="OBJECTIVE/prior", status="suspected", text=text, values=values, where=where, step=1)]

@@ -20,7 +20,9 @@ def rows(run: Observation) -> list[Row]:
         return []
     if not found:
         text = f"{record.separate} containers of alike modules hold one of its own in each place"
-        return [Row(id="OWNERSHIP/shared", status="pass", text=text, values={"times": 1, "containers": record.separate})]
+        return [
+            Row(id="OWNERSHIP/shared", status="pass", text=text, values={"times": 1, "containers": record.separate})
+        ]
     again = {one.parameter: _again(run, one) for one in found}
     worst = max(found, key=lambda one: again[one.parameter])
     entry = run.by_serial(worst.parameter)

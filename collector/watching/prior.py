@@ -57,7 +57,8 @@ class PriorReader:
             return
         vector, added = loss.weight, False
         if vector is None:
-            vector, added = self._offset(scores.detach()), True
+            output = self._output
+            vector, added = constant_offset(scores.detach(), output) if output is not None else None, True
         if vector is not None and vector.dim() == 1 and len(vector) == scores.shape[1]:
             record.vector = vector.detach().double().cpu()
             record.added, record.site = added, self._watcher.code.site("loss called")
@@ -79,14 +80,14 @@ class PriorReader:
         logarithms = record.vector if record.added else record.vector.log()
         record.fit = fit_prior(logarithms, counts, falling=not record.added)
 
-    def _offset(self, scores: Tensor) -> Tensor | None:
-        """What was added to every row of the model's output alike; None where that is no constant vector."""
-        output = self._output
-        if output is None or output.shape != scores.shape or len(scores) < 2:
-            return None
-        apart = scores.double() - output.double()
-        largest = torch.maximum(scores.abs().amax(), output.abs().amax()).double()
-        rounding = _ROUNDINGS * torch.finfo(scores.dtype).eps * largest
-        spread = apart[0].amax() - apart[0].amin()
-        constant = ((apart - apart[0]).abs().amax() <= rounding) & (spread > 16 * rounding)
-        return apart[0] if bool(constant) else None
+
+def constant_offset(scores: Tensor, output: Tensor) -> Tensor | None:
+    """What was added to every row of a model's output alike, (classes,), as float64; None where that is no vector."""
+    if output.shape != scores.shape or len(scores) < 2:
+        return None
+    apart = scores.double() - output.double()
+    largest = torch.maximum(scores.abs().amax(), output.abs().amax()).double()
+    rounding = _ROUNDINGS * torch.finfo(scores.dtype).eps * largest
+    spread = apart[0].amax() - apart[0].amin()
+    constant = ((apart - apart[0]).abs().amax() <= rounding) & (spread > 16 * rounding)
+    return apart[0] if bool(constant) else None

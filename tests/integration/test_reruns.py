@@ -37,6 +37,12 @@ def stale(before: str = "pass", after: str = "pass") -> str:
     return STALE.replace("BEFORE", before).replace("AFTER", after)
 
 
+def write(folder: Path, before: str = "pass", after: str = "pass") -> Path:
+    path = folder / "train.py"
+    path.write_text(stale(before, after))
+    return path
+
+
 def diagnose_and_meddle(folder: Path, meddle: Callable[[], object], **variables: str) -> Incident:
     """Start a diagnosis, and do something the moment its prediction is frozen."""
     process = subprocess.Popen(
@@ -64,8 +70,7 @@ def lead(incident: Incident) -> tuple[str, str]:
 
 
 def test_a_source_that_changes_after_the_freeze_makes_the_experiment_void(tmp_path: Path) -> None:
-    path = tmp_path / "train.py"
-    path.write_text(stale(after="time.sleep(0.01)"))
+    path = write(tmp_path, after="time.sleep(0.01)")
     incident = diagnose_and_meddle(tmp_path, lambda: path.write_text(stale("torch.set_num_threads(1)")))
     status, reason = lead(incident)
     assert status == "void"
@@ -77,15 +82,13 @@ def test_a_source_that_changes_after_the_freeze_makes_the_experiment_void(tmp_pa
 def test_an_input_that_changes_between_the_runs_makes_the_experiment_void(tmp_path: Path) -> None:
     data = tmp_path / "rates.csv"
     data.write_text("0.1\n0.2\n")
-    (tmp_path / "train.py").write_text(stale('print(open("rates.csv").read())', "time.sleep(0.01)"))
+    write(tmp_path, 'print(open("rates.csv").read())', "time.sleep(0.01)")
     incident = diagnose_and_meddle(tmp_path, lambda: data.write_text("0.1\n0.3\n"))
     assert lead(incident) == ("void", "a rerun read what was not there before: rates.csv")
 
 
-def test_a_treatment_that_raises_is_recorded_and_decides_nothing(
-    script: Script, weaklink: Weaklink, tmp_path: Path
-) -> None:
-    (tmp_path / "train.py").write_text(stale(after="assert torch.equal(model[2].weight, start), 'the head has moved'"))
+def test_a_treatment_that_raises_is_recorded_and_decides_nothing(tmp_path: Path, weaklink: Weaklink) -> None:
+    write(tmp_path, after="assert torch.equal(model[2].weight, start), 'the head has moved'")
     ran = weaklink("diagnose", "train.py", "--json")
     incident = Incident.read(tmp_path / ran.json["incident"])
     status, reason = lead(incident)
@@ -100,9 +103,7 @@ def test_a_treatment_that_raises_is_recorded_and_decides_nothing(
     assert incident.verdict.status.cause == "suspected"
 
 
-def test_a_treatment_that_is_killed_is_recorded_and_decides_nothing(
-    script: Script, weaklink: Weaklink, tmp_path: Path
-) -> None:
+def test_a_treatment_that_is_killed_is_recorded_and_decides_nothing(tmp_path: Path, weaklink: Weaklink) -> None:
     (tmp_path / "train.py").write_text(
         stale(after="if not torch.equal(model[2].weight, start): os.kill(os.getpid(), 9)")
     )
@@ -113,7 +114,7 @@ def test_a_treatment_that_is_killed_is_recorded_and_decides_nothing(
 
 
 def test_a_treatment_that_outlasts_its_deadline_is_recorded(tmp_path: Path, weaklink: Weaklink) -> None:
-    (tmp_path / "train.py").write_text(stale(after="time.sleep(0 if torch.equal(model[2].weight, start) else 60)"))
+    write(tmp_path, after="time.sleep(0 if torch.equal(model[2].weight, start) else 60)")
     ran = weaklink("diagnose", "train.py", "--json", "--deadline", "12")
     incident = Incident.read(tmp_path / ran.json["incident"])
     assert lead(incident)[0] == "inconclusive"
@@ -128,11 +129,9 @@ def test_a_treatment_that_turns_non_finite_is_not_supported(tmp_path: Path, weak
     assert lead(Incident.read(tmp_path / ran.json["incident"]))[0] in ("refuted", "inconclusive", "void")
 
 
-def test_what_one_horizon_leaves_open_is_run_once_more_further(
-    script: Script, weaklink: Weaklink, tmp_path: Path
-) -> None:
+def test_what_one_horizon_leaves_open_is_run_once_more_further(tmp_path: Path, weaklink: Weaklink) -> None:
     # Around the first horizon the labels are turned over: a head that learns is the worse for it, until they are back.
-    (tmp_path / "train.py").write_text(stale(after="y = 1 - y if step in (39, 59) else y"))
+    write(tmp_path, after="y = 1 - y if step in (39, 59) else y")
     ran = weaklink("diagnose", "train.py", "--json")
     incident = Incident.read(tmp_path / ran.json["incident"])
     started = [body for _, _, body in incident.events if isinstance(body, RerunStarted) and body.role == "treatment"]

@@ -102,7 +102,9 @@ def test_what_another_objective_left_is_cleared_by_the_script_as_before(tmp_path
 def test_the_unused_part_of_another_optimizer_is_left_alone(tmp_path: Path) -> None:
     # What the second one has stepped goes; what the first objective has just left there does not.
     run = treated(PROBLEM + TWO.format(clear="pass"), tmp_path, "zero_grad_before_backward")
-    cleared_first = TWO.format(clear="pass").replace("    first.zero_grad()", "    first.zero_grad(); second.zero_grad()")
+    cleared_first = TWO.format(clear="pass").replace(
+        "    first.zero_grad()", "    first.zero_grad(); second.zero_grad()"
+    )
     assert run.out == printed(PROBLEM + cleared_first, tmp_path)
     assert report(run).changed == ["SGD"]
 
@@ -125,7 +127,10 @@ def test_gradients_cleared_before_the_step_are_kept_for_it(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["zero_grad_before_backward", "keep_grad_until_step"])
 def test_a_step_that_the_scaler_skips_ends_the_window(tmp_path: Path, name: str) -> None:
-    source = PROBLEM + SGD + textwrap.dedent("""
+    source = (
+        PROBLEM
+        + SGD
+        + textwrap.dedent("""
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 20)
         for step in range(6):
             {before}
@@ -136,6 +141,7 @@ def test_a_step_that_the_scaler_skips_ends_the_window(tmp_path: Path, name: str)
             scaler.update()
             print("loss", repr(loss.item()))
     """)
+    )
     healthy = source.format(before="optimizer.zero_grad()", after="pass")
     broken = source.format(before="pass", after="pass") if name.startswith("zero") else healthy
     run = treated(broken, tmp_path, name)
@@ -181,7 +187,10 @@ def operation(source: str, text: str, function: str, change: str) -> dict[str, s
 
 def distances(formula: str) -> str:
     """Distances between pairs, of which one pair is equal from the third step on."""
-    return PROBLEM + SGD + textwrap.dedent(f"""
+    return (
+        PROBLEM
+        + SGD
+        + textwrap.dedent(f"""
         other = batch.flip(0).clone()
         for step in range(6):
             if step == 2:
@@ -194,6 +203,7 @@ def distances(formula: str) -> str:
             optimizer.step()
             print("loss", repr(loss.item()))
     """)
+    )
 
 
 @pytest.mark.parametrize(

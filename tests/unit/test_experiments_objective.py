@@ -39,7 +39,11 @@ def test_where_nothing_is_to_change_every_bit_stays(tmp_path: Path, name: str, p
 
 
 def test_parameters_are_checked() -> None:
-    for name, parameters in (("match_target_shape", {"site": "12"}), ("set_mode", {"mode": "off"})):
+    for name, parameters in (
+        ("match_target_shape", {"site": "12"}),
+        ("set_mode", {"mode": "off"}),
+        ("prior_by_class", {"order": [0, 0]}),
+    ):
         with pytest.raises(InterventionError):
             build(name, parameters)
 
@@ -295,6 +299,27 @@ def test_lengths_end_before_the_padding(tmp_path: Path, padded: str, true: str) 
     again = treated(speech(true), tmp_path, "trim_target_lengths")
     assert again.out == run.out
     assert not report(again).applied
+
+
+WEIGHTED = "F.cross_entropy(model(batch), labels, weight=torch.tensor({}))"
+SHIFTED = "F.cross_entropy(model(batch) + torch.tensor({}), labels)"
+
+
+@pytest.mark.parametrize("loss", [WEIGHTED, SHIFTED])
+def test_each_class_takes_the_number_at_its_place(tmp_path: Path, loss: str) -> None:
+    crossed, placed = with_loss(loss.format("[0.5, 2.0]")), with_loss(loss.format("[2.0, 0.5]"))
+    run = treated(crossed, tmp_path, "prior_by_class", order=[1, 0])
+    assert run.seen.losses.value == pytest.approx(losses(placed, tmp_path), rel=1e-6)
+    assert run.seen.losses.value != losses(crossed, tmp_path)
+    assert report(run).changed == ["cross_entropy"]
+
+
+@pytest.mark.parametrize("order", [[0, 1], [2, 0, 1]])
+def test_numbers_in_their_place_or_of_other_classes_stay(tmp_path: Path, order: list[int]) -> None:
+    source = with_loss(WEIGHTED.format("[0.5, 2.0]"))
+    run = treated(source, tmp_path, "prior_by_class", order=order)
+    assert run.seen.losses.value == losses(source, tmp_path)
+    assert not report(run).applied
 
 
 # -- the order of rows -------------------------------------------------------------------------------------------------

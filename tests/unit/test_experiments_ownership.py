@@ -95,9 +95,7 @@ COPIES = "import copy; net.heads = nn.ModuleList([copy.deepcopy(net.heads[0]) fo
 
 
 def places(container: str = SHARED, after: str = "", optimizer: str = "SGD(net.parameters(), lr=0.5)") -> str:
-    return PROBLEM + PLACES.format(
-        container=container, after=after, optimizer=f"optimizer = torch.optim.{optimizer}"
-    )
+    return PROBLEM + PLACES.format(container=container, after=after, optimizer=f"optimizer = torch.optim.{optimizer}")
 
 
 @pytest.mark.parametrize(
@@ -237,8 +235,12 @@ def test_one_of_two_factors_that_are_zero_lets_both_learn(tmp_path: Path) -> Non
 
 
 def test_the_row_names_what_waits_layer_by_layer(tmp_path: Path) -> None:
-    layers = FACTORS.format(down="zeros").replace("net = Adapter()", "net = nn.Sequential(Adapter(), nn.Tanh(), Adapter())")
-    layers = layers.replace("net.base.requires_grad_(False)", "factors = [p for n, p in net.named_parameters() if 'base' not in n]")
+    layers = FACTORS.format(down="zeros").replace(
+        "net = Adapter()", "net = nn.Sequential(Adapter(), nn.Tanh(), Adapter())"
+    )
+    layers = layers.replace(
+        "net.base.requires_grad_(False)", "factors = [p for n, p in net.named_parameters() if 'base' not in n]"
+    )
     source = PROBLEM + layers.replace("[net.down, net.up]", "factors")
     run = observe(source, tmp_path, looks="fork")
     assert row(run.seen, "GRADIENT/nonzero").values["waiting"] == ["0.down", "2.down"]

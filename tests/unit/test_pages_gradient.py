@@ -129,7 +129,9 @@ PAGES: list[tuple[Sample, str, dict[str, Value], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("sample", "name", "parameters", "mechanisms"), PAGES, ids=[page[0].__name__ for page in PAGES])
+@pytest.mark.parametrize(
+    ("sample", "name", "parameters", "mechanisms"), PAGES, ids=[page[0].__name__ for page in PAGES]
+)
 def test_the_experiment_of_each_row(
     sample: Sample, name: str, parameters: dict[str, Value], mechanisms: list[str]
 ) -> None:

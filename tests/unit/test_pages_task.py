@@ -86,6 +86,12 @@ ROWS: list[tuple[Evidence, str, dict[str, Value], list[str]]] = [
         ["supervision_missing", "capacity"],
     ),
     (
+        diverging("OBJECTIVE/prior", {"order": [2, 0, 1]}, status="suspected"),
+        "prior_by_class",
+        {"order": [2, 0, 1]},
+        ["label_convention", "other"],
+    ),
+    (
         diverging("OBJECTIVE/sequence", {"with_blank": 4}),
         "trim_target_lengths",
         {},
@@ -131,7 +137,7 @@ def test_a_row_that_stays_refutes_the_lead(
         diverging("OBJECTIVE/terms"),
         diverging("OBJECTIVE/factor"),
         diverging("OBJECTIVE/reduction", status="suspected"),
-        diverging("OBJECTIVE/prior", status="suspected"),
+        diverging("OBJECTIVE/prior", {"classes": 4}, status="suspected"),
     ],
     ids=lambda evidence: evidence.rows[0].id,
 )
