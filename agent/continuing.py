@@ -142,7 +142,8 @@ class _TestedBeforeError(Exception):
 
     def __init__(self, before: Round) -> None:
         super().__init__()
-        self.before = before
+        assert before.verdict is not None, "it was judged"
+        self.before, self.status = before, before.verdict.status
 
 
 @dataclass
@@ -171,8 +172,7 @@ class Continuing(Session):
                     return self._conclude(self.incident.evidence, runner, interrupted=False)
                 return self._observe_again(runner)
         except _TestedBeforeError as tested:
-            assert tested.before.verdict is not None
-            return self._close(tested.before.verdict.status, None, _judged_already(tested.before, self.incident))
+            return self._close(tested.status, None, _judged_already(tested.before, self.incident))
         except WeaklinkError as error:
             if not self.ended:
                 self._close(IncidentStatus(), error.exit_code, error.message)

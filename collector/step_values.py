@@ -16,8 +16,8 @@ class StepValues(Model):
     """One run, step by step.
 
     Attributes:
-        gradients: By parameter, the gradient that each step of its optimizer consumed, row by row; a step without one is
-            left out.
+        gradients: By parameter, the gradient that each step of its optimizer consumed, row by row; a step without
+            one is left out.
         movements: By parameter, what such a step added to it.
         moved: Step by step, names of all parameters that it moved, whoever holds them.
         outside: Parameters that moved between two steps.

@@ -23,8 +23,12 @@ def held_back(evidence: Evidence, row: Row) -> Proposal | None:
         row,
         choice,
         [
-            Candidate("regularization_wrong", f"The {name} is so strong that even one pinned batch is not fitted.", lead),
-            Candidate("rate_wrong", f"The steps are too small: without {name} nothing is fitted either.", nothing(lead)),
+            Candidate(
+                "regularization_wrong", f"The {name} is so strong that even one pinned batch is not fitted.", lead
+            ),
+            Candidate(
+                "rate_wrong", f"The steps are too small: without {name} nothing is fitted either.", nothing(lead)
+            ),
             Candidate("capacity", f"The model is too small: without {name} nothing is fitted either.", nothing(lead)),
         ],
         # What dropout draws comes after the parameters, weight decay after the first gradients.

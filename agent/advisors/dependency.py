@@ -62,7 +62,7 @@ def cut_path(evidence: Evidence, row: Row) -> Proposal | None:
             _carries_nothing(missed, lead),
             _cut_on_purpose(lead),
         ],
-        ["output.first", "loss.first", *_gradients_after(evidence, missed), "owned[*]"],
+        ["output.first", "loss.first", *(_gradients_after(evidence, missed) or ["steps"]), "owned[*]"],
         Repair(text=repair, kind="wiring"),
     )
 
@@ -121,8 +121,12 @@ def lost_term(evidence: Evidence, row: Row) -> Proposal | None:
     }
     if not isinstance(kind, str) or kind not in choices or not site:
         return None
-    lead: dict[str, Expected] = {f"row[{row.id}]": PASSES, "gradient.first[*]": "different", "delta.net[*]": "different"}
-    nowhere: dict[str, Expected] = {key: "same" for key in lead} | {f"row[{row.id}]": PASSES}
+    lead: dict[str, Expected] = {
+        f"row[{row.id}]": PASSES,
+        "gradient.first[*]": "different",
+        "delta.net[*]": "different",
+    }
+    nowhere: dict[str, Expected] = {**nothing(lead), f"row[{row.id}]": PASSES}
     cause, repair = (text.format(site=site, what="the term") for text in _CUTS[kind])
     return experiment(
         evidence,
@@ -130,7 +134,9 @@ def lost_term(evidence: Evidence, row: Row) -> Proposal | None:
         choices[kind],
         [
             Candidate("graph_cut", f"{cause} this term of the loss off from the parameters it is made of.", lead),
-            Candidate("zero_gradient", "With its history the term trains nothing either: its gradient is zero.", nowhere),
+            Candidate(
+                "zero_gradient", "With its history the term trains nothing either: its gradient is zero.", nowhere
+            ),
             Candidate("other", "The term's history ends elsewhere as well, and is not given back here.", nothing(lead)),
         ],
         ["output.first", "loss.first", "owned[*]", "steps"],
@@ -169,7 +175,7 @@ def frozen(evidence: Evidence, row: Row) -> Proposal | None:
     if not asleep or pattern is None:
         return None
     lead: dict[str, Expected] = {f"row[{row.id}]": PASSES, **movement(evidence, pattern)}
-    at_rest: dict[str, Expected] = {key: "same" for key in lead} | {f"row[{row.id}]": PASSES}
+    at_rest: dict[str, Expected] = {**nothing(lead), f"row[{row.id}]": PASSES}
     return experiment(
         evidence,
         row,

@@ -42,10 +42,12 @@ def vanished_gradient(evidence: Evidence, row: Row) -> Proposal | None:
     operation = _operation(row)
     if ends == {"cancelled"} and operation is not None:
         return _cancelling(evidence, row, ExperimentChoice(name="at_site", parameters=operation | {"change": "cut"}))
-    if not ends <= {"limit"}:
+    # Units that answer zero everywhere take the gradient of the weights behind them too: a product with zero.
+    if not ends <= {"limit", "product"} or ends == {"product"}:
         return None
     module = _dead(evidence, row)
-    if operation is not None and (not module or _everything(evidence, row) or row.values.get("since")):
+    output = _everything(evidence, row) and "product" not in ends
+    if operation is not None and (not module or output or row.values.get("since")):
         choice = ExperimentChoice(name="at_site", parameters=operation | {"change": "bypass"})
         return _beyond_the_limit(evidence, row, choice)
     if not module:
@@ -163,8 +165,8 @@ def _cancelling(evidence: Evidence, row: Row, choice: ExperimentChoice) -> Propo
         [
             Candidate(
                 "zero_gradient",
-                f"Both operands of {function} at {site} are computed from the same parameters, once with each sign. With "
-                "the second one taken for a constant, a gradient arrives.",
+                f"Both operands of {function} at {site} are computed from the same parameters, once with each sign. "
+                "With the second one taken for a constant, a gradient arrives.",
                 lead,
             ),
             Candidate(
@@ -182,13 +184,13 @@ def _operation(row: Row) -> dict[str, Value] | None:
     """Line and function of the operation at which most of the gradients end; None where the catalogue lacks it."""
     name = str(row.values.get("operation") or "")
     function = _FUNCTIONS.get(name, name)
-    words = "two ways cancel" if "cancelled" in listed(row, "ends_at") else "the gradient ends at"
-    sites = [site for site in row.where if site.what.startswith(words) and site.line is not None]
+    cancelled = "cancelled" in listed(row, "ends_at")
+    words = "two ways cancel" if cancelled else f"the gradient ends at {name}"
+    sites = [site for site in row.where if site.what.lower() == words and site.line is not None]
     if function not in get_args(Function) or not sites:
         return None
     # Where two ways cancel, the line that made the second operand stands before the one at which they meet.
-    site = sites[min(len(sites) - 1, 1)] if words == "two ways cancel" else sites[0]
-    return {"site": site.place, "function": function}
+    return {"site": sites[min(len(sites) - 1, 1) if cancelled else 0].place, "function": function}
 
 
 def _everything(evidence: Evidence, row: Row) -> bool:

@@ -63,6 +63,7 @@ PAGES: dict[str, Callable[[Evidence, Row], Proposal | None]] = {
     "OWNERSHIP/isolation": registration.mixed_objectives,
     "UPDATE/scale": update.outgrown_step,
     "UPDATE/moved": update.lost_update,
+    "UPDATE/declared": update.lost_update,
     "UPDATE/pending": pending.early_step,
     "UPDATE/schedule": rates.schedule,
     "UPDATE/lr": rates.no_rate,

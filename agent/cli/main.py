@@ -313,7 +313,7 @@ def continue_(
         str | None, typer.Option("--facts", metavar="FILE", help="Facts, one a line; in a .toml file the list `facts`.")
     ] = None,
     experiment: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The next experiment, of those that `weaklink experiments` lists.")
+        str | None, typer.Option(metavar="NAME", help="The next experiment, one that `weaklink experiments` lists.")
     ] = None,
     amend: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Only add a labelled correction, as `weaklink amend` does.")

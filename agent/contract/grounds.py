@@ -50,7 +50,9 @@ def _never_given(evidence: Evidence) -> str | None:
     replaced = {record.name for record in evidence.parameters if record.owned and not record.in_model}
     if not missing:
         return "every trainable parameter of the model is in an optimizer"
-    if replaced and replaced.issuperset(missing):
+    stale = evidence.row("OWNERSHIP/stale")
+    # An earlier model, with an optimizer of its own, may have had the same names: that replaced nothing.
+    if replaced and replaced.issuperset(missing) and (stale is None or stale.values.get("replaced") != 0):
         return f"the optimizer holds older objects of the same names, such as {quoted(min(missing))}"
     return None
 

@@ -1,1 +1,1 @@
-"""The drill: name the branch of a run, measure it first, split its causes by one control, try the first fix over seeds."""
+"""The drill: the branch of a run, its first measurement, one control that splits its causes, a fix over seeds."""

@@ -11,7 +11,7 @@ from weaklink.agent.reporters.text import number
 from weaklink.collector.evidence import Evidence, Value
 
 BROKEN = ("diverging", "nonfinite")
-HALF, SMALLER = 0.5, 0.1
+HALF, SMALLER = 0.5, (0.1, 0.01)
 OUTGROWN, SHORT = "steps outgrow the parameters", "steps shorter than the parameters"
 
 
@@ -54,12 +54,16 @@ def _rise(evidence: Evidence) -> float:
 
 
 def fixes(evidence: Evidence) -> list[ExperimentChoice]:
-    """What fails before the rate; then the rate; then clipping to the norm of the first gradient."""
+    """What fails before the rate; then the rate, ten times and a hundred times smaller; then clipping.
+
+    The playbook's own factor makes steps that nobody suspects, which is too small to learn with. Clipping is to the
+    norm of the first gradient.
+    """
     first = next((found[0] for step in evidence.steps if (found := norms(step)) is not None and found[0] > 0), None)
     clipping = [] if first is None or not math.isfinite(first) else [choice("clip_grad_norm", max=first)]
-    return distinct(
-        [*asked(evidence), choice("scale_lr", factor=SMALLER), *clipping, *deciding_freely(evidence)]
-    )
+    before = [each for each in asked(evidence) if each.name != "scale_lr"]
+    rates = [choice("scale_lr", factor=factor) for factor in SMALLER]
+    return [*before, *rates, *distinct([*clipping, *deciding_freely(evidence)])]
 
 
 def shows(evidence: Evidence) -> bool:

@@ -73,9 +73,13 @@ def together(pairs: Sequence[Pair]) -> tuple[bool, str]:
     """Every seed's end with the fix lies below every seed's end without it."""
     before = [statistics.fmean(tail(one)) for one, _ in pairs]
     after = [statistics.fmean(tail(other)) for _, other in pairs]
-    ranges = f"{number(min(after))} to {number(max(after))} with it, {number(min(before))} to {number(max(before))} without"
     apart = max(after) < min(before)
+    ranges = f"{_range(after)} with it, {_range(before)} without"
     return apart, f"the ranges over seeds {'are apart' if apart else 'meet'}: {ranges}"
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{number(min(values))} to {number(max(values))}"
 
 
 PAGE = DrillPage("two more seeds before any claim", measure, control, fixes, shows, holds, together)

@@ -27,7 +27,8 @@ def measure(evidence: Evidence) -> Measurement:
         ratio = found[1] / found[2]
         texts.append(f"the step before it, {before[-1].step}, moved the parameters by {number(ratio)} of their norm")
         values["moved_before"] = ratio
-    return Measurement(text="; ".join(texts) or "no value that is not finite was located", reading=reading, values=values)
+    text = "; ".join(texts) or "no value that is not finite was located"
+    return Measurement(text=text, reading=reading, values=values)
 
 
 def first_broken(evidence: Evidence) -> int | None:

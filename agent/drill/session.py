@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from weaklink.agent.close_up import beginnings, closer
 from weaklink.agent.drill import diverging, eval_gap, flat, noisy_plateau, nonfinite
 from weaklink.agent.drill.page import DrillPage, Pair, numbers
-from weaklink.agent.drill.shapes import FEWEST_SEEDS, Attempt, Control, Drill, Measurement, Outcome, SeedRun
+from weaklink.agent.drill.shapes import Attempt, Control, Drill, Measurement, Outcome, SeedRun
 from weaklink.agent.errors import NothingMeasuredError
 from weaklink.agent.horizons import Means
 from weaklink.agent.proposal import ExperimentChoice
+from weaklink.agent.recovery.decision import FEWEST_SEEDS
 from weaklink.agent.runner import Runner
 from weaklink.agent.session import measured
 from weaklink.collector.evidence import Branch, Evidence
@@ -105,9 +106,7 @@ class Driller:
         self.runner.pins = self.runner.pins.model_copy(update={"offset": seed})
         outcome = observed.outcome
         horizon = max(outcome.steps, 1) if outcome.ended == "deadline" else None
-        record = self.runner.rerun(
-            "treatment", observed, horizon, choice.name, choice.parameters, _means(observed)
-        )
+        record = self.runner.rerun("treatment", observed, horizon, choice.name, choice.parameters, _means(observed))
         if record.result.interrupted:
             raise DrillInterruptedError
         return record.evidence

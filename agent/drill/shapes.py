@@ -9,8 +9,6 @@ from pydantic import Field
 from weaklink.agent.proposal import ExperimentChoice
 from weaklink.collector.evidence import Branch, Environment, Float, Model, SourceFile, Subject, Value
 
-FEWEST_SEEDS = 3  # ranges of two seeds a side keep apart by chance in one of six comparisons, of three in one of twenty
-
 Outcome = Literal["established", "not established", "no fix to try", "nothing to drill", "not a branch of the drill"]
 
 

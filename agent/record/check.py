@@ -110,7 +110,9 @@ class Rules:
         if kind == "prediction.frozen" and not self.observed:
             raise BadLineError("prediction.frozen stands before any evidence.observed.")
         if kind == "reference.compared" and not self.sealed:
-            raise BadLineError("reference.compared stands before any reference.sealed: the reference was not there first.")
+            raise BadLineError(
+                "reference.compared stands before any reference.sealed: the reference was not there first."
+            )
         # A close-up belongs to the observation: nothing is predicted of it.
         of_a_prediction = kind in ("rerun.started", "rerun.finished") and body.get("role") != "close_up"
         if of_a_prediction and not self.frozen:

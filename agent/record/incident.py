@@ -102,7 +102,8 @@ class Round:
     def judged(self, proposal: Proposal) -> bool:
         """Whether this round's verdict is on that very prediction; what an answer quotes may differ."""
         own = self.proposal
-        return self.verdict is not None and own is not None and own.model_copy(update={"cited": proposal.cited}) == proposal
+        same = own is not None and own.model_copy(update={"cited": proposal.cited}) == proposal
+        return same and self.verdict is not None
 
 
 @dataclass

@@ -16,7 +16,7 @@ RECEIPT = "receipt.json"
 
 
 class Story(Model):
-    """What follows the first diagnosis, where a replay tells of a repair (`story.py`). Names are of the replay's folder.
+    """What follows the first diagnosis, where a replay tells of a repair (`story.py`). Files are in its folder.
 
     Attributes:
         config: What the operator declares, as in `weaklink.toml`.

@@ -120,7 +120,10 @@ def hold_against(
 def _apart(expected: ReferenceRun, run: RecordedRun) -> Iterator[tuple[float | None, str]]:
     """How far each series of numbers is from the reference's, and what it is."""
     yield _distance(expected.losses, run.losses), f"seed {expected.seed}, losses"
-    parts = (("gradient", expected.gradients, run.values.gradients), ("movement", expected.movements, run.values.movements))
+    parts = (
+        ("gradient", expected.gradients, run.values.gradients),
+        ("movement", expected.movements, run.values.movements),
+    )
     for what, wanted, found in parts:
         for name in dict.fromkeys([*wanted, *found]):
             ours, theirs = found.get(name, []), wanted.get(name, [])
@@ -146,6 +149,9 @@ def _moves_as_intended(run: RecordedRun, objectives: Mapping[str, Objective]) ->
     every = dict.fromkeys([*run.values.gradients, *run.values.movements])
     own = [{name for name in every if matches([name], objective.parameters)} for objective in objectives.values()]
     stepped = [set(moved) for moved in run.values.moved]
-    return bool(stepped) and not run.values.outside and all(moved in own for moved in stepped) and all(
-        group in stepped for group in own
+    return (
+        bool(stepped)
+        and not run.values.outside
+        and all(moved in own for moved in stepped)
+        and all(group in stepped for group in own)
     )

@@ -31,7 +31,7 @@ from weaklink.collector.evidence import Subject
 
 @dataclass(frozen=True)
 class Teller:
-    """Tells one story: `options` are those of the first diagnosis, `known` those with all that the operator declares."""
+    """Tells one story: `options` are those of the first diagnosis, `known` the same with what was declared later."""
 
     story: Story
     options: Options
@@ -52,7 +52,9 @@ class Teller:
         )
         claim = before.frozen.claim_sha256 if before.frozen is not None else None
         reference, sealed, seq = self._seal(first.folder)
-        attempts = {script: self._attempt(first.folder, script, reference, seq, claim) for script in self.story.attempts}
+        attempts = {
+            script: self._attempt(first.folder, script, reference, seq, claim) for script in self.story.attempts
+        }
         incident = Incident.read(first.folder)
         return StoryReceipt(
             first=before,

@@ -17,8 +17,8 @@ from weaklink.agent.reporters.reading import (
     sites,
     withdrawn_row,
 )
-from weaklink.agent.reporters.rounds import earlier, facts
 from weaklink.agent.reporters.recovery import recovery_section
+from weaklink.agent.reporters.rounds import earlier, facts
 from weaklink.agent.reporters.text import plural
 from weaklink.agent.reporters.view import IncidentView
 from weaklink.collector.evidence import Evidence, Row

@@ -107,7 +107,8 @@ def _outcome(found: Drill) -> Section:
 
 def _said(found: Drill) -> str:
     if found.outcome == "established" and found.fix is not None:
-        text = f"Established over {plural(len(found.seeds), 'seed')}: with {choice_text(found.fix)} the symptom is gone."
+        seeds = plural(len(found.seeds), "seed")
+        text = f"Established over {seeds}: with {choice_text(found.fix)} the symptom is gone."
         return f"{text} {_sentence(_capital(found.over_seeds))}" if found.over_seeds else text
     return _sentence(": ".join([_capital(found.outcome), "; ".join(found.reasons)]) if found.reasons else found.outcome)
 

@@ -70,6 +70,8 @@ def _step(incident: IncidentView, folder: str) -> tuple[Block, ...]:
         return (
             Paragraph("If it is meant, nothing is wrong here. If it is not, mend the script and diagnose again:"),
             again,
+            Paragraph("What you know of it belongs into this record (also --trainable, --frozen, --rule, --experiment):"),
+            Command(f'weaklink continue {folder} --fact "..."'),
         )
     if incident.frozen is not None and incident.verdict is None:
         return _untested(incident.opened.subject, folder)
@@ -81,7 +83,11 @@ def _step(incident: IncidentView, folder: str) -> tuple[Block, ...]:
         return (Paragraph(_UNSEEN), _show(folder))
     if effective_divergence(incident) is None:
         return (Paragraph("Nothing here asks for a repair. To read this again:"), _show(folder))
-    return (Paragraph("The cause is open. To read this again:"), _show(folder), *_hand_on(folder))
+    return (
+        Paragraph("The cause is open. To go on with what you know, or with an experiment of your choice:"),
+        Command(f"weaklink continue {folder} --experiment NAME"),
+        *_hand_on(folder),
+    )
 
 
 def _untested(subject: Subject, folder: str) -> tuple[Block, ...]:

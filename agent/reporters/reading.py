@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from weaklink.agent.proposal import ExperimentChoice, Mechanism, Proposal
-from weaklink.agent.reporters.text import value_text
 from weaklink.agent.record.recoveries import RecoveryFinished
+from weaklink.agent.reporters.text import value_text
 from weaklink.agent.reporters.view import IncidentView
 from weaklink.agent.verdict import IncidentStatus, MechanismOutcome, MechanismStatus, PredictionOutcome
 from weaklink.collector.evidence import Row, Site

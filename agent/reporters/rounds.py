@@ -6,7 +6,7 @@ from typing import Any
 
 from weaklink.agent.proposal import Proposal
 from weaklink.agent.reporters.blocks import Block, Facts, Heading, Paragraph, Section
-from weaklink.agent.reporters.json_report import diagnosis_json, plain, rounds_json
+from weaklink.agent.reporters.json_report import diagnosis_json, rounds_json
 from weaklink.agent.reporters.reading import experiment_text
 from weaklink.agent.reporters.view import IncidentView, RoundView
 
@@ -54,13 +54,14 @@ def _round(before: RoundView) -> list[tuple[str, str]]:
     if before.continued is not None and before.continued.facts:
         rows.append(("given", f"facts {', '.join(map(str, before.continued.facts))} of the operator"))
     if proposal is not None:
-        rows.append(("answer", f"{_lead(proposal)}{proposal.outcome.replace('_', ' ')} {experiment_text(proposal)}".strip()))
+        outcome = proposal.outcome.replace("_", " ")
+        rows.append(("answer", f"{_lead(proposal)}{outcome} {experiment_text(proposal)}".strip()))
     if before.frozen is not None:
         rows.append(("claim", before.frozen.claim_sha256))
     if verdict is not None:
         held = [item.status for item in verdict.verdict.predictions]
-        counted = f"{held.count('held')} predictions held, {held.count('failed')} failed"
-        rows.append(("verdict", f"{verdict.verdict.text} ({counted})"))
+        counted = f" ({held.count('held')} predictions held, {held.count('failed')} failed)"
+        rows.append(("verdict", verdict.verdict.text + (counted if set(held) - {"not_measured"} else "")))
     elif before.frozen is not None:
         rows.append(("verdict", "none: no rerun tested it"))
     if before.closed is not None and before.closed.problem:

@@ -29,8 +29,8 @@ REATTACH = Entry(
     "train.py:31) answers its own input, so that the gradient passes; a tensor that `torch.tensor` rebuilds there from "
     "a list of tensors is stacked of them.",
     cannot_change="Any value of the first forward: outputs and first loss stay bitwise equal.",
-    not_applicable="That line does none of it, what it cuts off needs no gradient, it rebuilds from plain numbers, or it "
-    "stands in a compiled region.",
+    not_applicable="That line does none of it, what it cuts off needs no gradient, it rebuilds from plain numbers, or "
+    "it stands in a compiled region.",
     parameters=SiteOfCall,
     can_move=FROM_BACKWARD,
     decides=frozenset({"graph_cut"}),

@@ -30,8 +30,8 @@ OWN_MISSING_PARAMETERS = Entry(
     name="own_missing_parameters",
     boundary="OWNERSHIP",
     changes="Right before the first optimizer step, trainable parameters of the model that match the pattern and that "
-    "no optimizer holds are added to it: to the group that holds their replaced namesake, else to its first group. With "
-    "unregistered, those that a loss reaches and that no model has, in place of the model's.",
+    "no optimizer holds are added to it: to the group that holds their replaced namesake, else to its first group. "
+    "With unregistered, those that a loss reaches and that no model has, in place of the model's.",
     cannot_change="Data, forward, loss and the first backward are already past; nothing is taken out of the optimizer.",
     not_applicable="No matching trainable parameter is missing from the optimizers, or the script never steps one.",
     parameters=Missing,

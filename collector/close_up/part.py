@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from weaklink.collector.watching.watcher import Watcher
 
 # What happened at the line of a cut that no call of its own makes.
-_SAID = {"no_grad": "gradients switched off here", "checkpoint": "a re-entrant checkpoint, none of whose inputs needs one"}
+_SAID = {
+    "no_grad": "gradients switched off here",
+    "checkpoint": "a re-entrant checkpoint, none of whose inputs needs a gradient",
+}
 # Backward calls without a step, after which what came before is forgotten: a run that only accumulates, or that skips.
 _BACKWARDS = 64
 

@@ -1,4 +1,4 @@
-"""Change the calls of one function of torch on one line: the one change that tells an operation from its surroundings."""
+"""Change what one line calls of one function of torch: the one change that tells an operation from all others."""
 
 from __future__ import annotations
 

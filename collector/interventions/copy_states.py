@@ -57,8 +57,10 @@ class CopyStates(Intervention):
     def _moved_on(self, state: Mapping[str, Any]) -> bool:
         """Whether the module that this state is a copy of has other values by now."""
         for value in state.values():
-            ref, name = self._copied.get(value, (None, "")) if isinstance(value, Tensor) else (None, "")
-            if ref is None or (module := ref()) is None:
+            if not isinstance(value, Tensor) or value not in self._copied:
+                continue
+            ref, name = self._copied[value]
+            if (module := ref()) is None:
                 continue
             tensor = dict(module.named_parameters(remove_duplicate=False)).get(name)
             if tensor is not None and not torch.equal(tensor.detach(), value):

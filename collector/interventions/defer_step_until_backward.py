@@ -1,4 +1,4 @@
-"""Let the step of one line wait for the backward that comes after it: an order of calls, and nothing else, is changed."""
+"""Let the step of one line wait for the backward that comes after it: the order of two calls, and nothing else."""
 
 from __future__ import annotations
 

@@ -38,9 +38,7 @@ class Float32Steps(Intervention):
         for tensor in low_precision(optimizer):
             low, gradient = tensor.data, tensor.grad
             assert gradient is not None
-            master = self._masters.get(tensor)
-            if master is None or master.shape != low.shape or not bool((master.to(low.dtype) == low).all()):
-                master = low.float()
+            master = self._copy(tensor, low)
             self._wide.append((tensor, low, gradient))
             tensor.grad = None
             tensor.data = master
@@ -49,6 +47,14 @@ class Float32Steps(Intervention):
         if self._wide:
             name = type(optimizer).__name__
             self.note_changed(self._watcher, name, f"steps of {name} taken on float32 copies")
+
+    def _copy(self, tensor: Tensor, low: Tensor) -> Tensor:
+        """The copy that is kept, where the parameter is still what came of it; else a new one."""
+        if tensor in self._masters:
+            kept: Tensor = self._masters[tensor]
+            if kept.shape == low.shape and bool((kept.to(low.dtype) == low).all()):
+                return kept
+        return low.float()
 
     def _narrow(self, optimizer: Optimizer) -> None:
         for tensor, low, gradient in self._wide:

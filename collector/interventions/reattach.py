@@ -31,7 +31,7 @@ class Reattach(Intervention):
             replace(owner, ("detach", "detach_"), self._detach)
         replace(torch, ("tensor", "as_tensor"), self._rebuild)
         data: Any = Tensor.data
-        Tensor.data = property(self._data, data.__set__)  # type: ignore[assignment, method-assign]
+        Tensor.data = property(self._data, data.__set__)  # type: ignore[assignment]
         self._plain_data: Callable[[Tensor], Tensor] = data.__get__
 
     @unseen_by_warnings

@@ -32,10 +32,13 @@ class StopGradient(Intervention):
 
     def attach(self, watcher: Watcher) -> None:
         self._watcher = watcher
-        for owner in (functional, torch):
-            replace(owner, COMPARISONS, self._compare)
-        for owner in (torch, Tensor):
-            replace(owner, PRODUCTS, self._compare)
+        places: tuple[tuple[Any, tuple[str, ...]], ...] = (
+            (functional, COMPARISONS),
+            (torch, (*COMPARISONS, *PRODUCTS)),
+            (Tensor, PRODUCTS),
+        )
+        for owner, names in places:
+            replace(owner, names, self._compare)
 
     @unseen_by_warnings
     def _compare(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

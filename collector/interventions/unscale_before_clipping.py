@@ -72,14 +72,18 @@ class UnscaleBeforeClipping(Intervention):
         parameters = [given] if isinstance(given, Tensor) else list(given)
         args, kwargs = with_argument(args, kwargs, 0, "parameters", parameters)
         scaler = self._scaler() if self._scaler is not None else None
-        for optimizer in self._holding(parameters) if scaler is not None else ():
+        if scaler is not None:
+            self._unscale_all(scaler, self._holding(parameters), original.__name__)
+        return original(*args, **kwargs)
+
+    def _unscale_all(self, scaler: Any, optimizers: list[Optimizer], function: str) -> None:
+        for optimizer in optimizers:
             with self._watcher.looking_away():
                 scale = scaler.get_scale()
             scaler.unscale_(optimizer)
             self._ours.add(id(optimizer))
             if scale != 1.0:
-                self.note_changed(self._watcher, original.__name__, f"unscaled from {scale:g} before clipping")
-        return original(*args, **kwargs)
+                self.note_changed(self._watcher, function, f"unscaled from {scale:g} before clipping")
 
     def _holding(self, parameters: list[Tensor]) -> list[Optimizer]:
         """Optimizers that hold one of them, with a gradient that is still scaled."""

@@ -248,7 +248,8 @@ def _buffers(model: nn.Module, trained: Trained | None, places: Places) -> dict[
 def _copied(model: nn.Module, norms: Sequence[Any], trained: Trained | None, places: Places) -> dict[str, Any]:
     """Of a copy of the trained model whose parameters followed the training: what its own statistics cost.
 
-    `initial` says whether they are, bit for bit, what they were made with. The control gives the copy the trained model's statistics, and takes the loss on training batches.
+    `initial` says whether they are, bit for bit, what they were made with. The control gives the copy the trained
+    model's statistics, and takes the loss on training batches.
     """
     if trained is None or trained.model is model or trained.initial is None or model.training:
         return {}

@@ -192,7 +192,9 @@ def _left_behind(run: Observation, found: dict[str, Any]) -> Row:
 def _keeps_up(found: dict[str, Any]) -> bool:
     """Whether no batch is beyond what the statistics of the training give: a plain average, or the trained model's."""
     kept, other = found.get("kept"), found.get("recomputed", found.get("given"))
-    return bool(kept and other and found["eval_mode"]) and min(kept) <= max(other)  # type: ignore[type-var]
+    if not kept or not other or not found["eval_mode"]:
+        return False
+    return bool(min(kept) <= max(other))
 
 
 def _lags(found: dict[str, Any]) -> bool:

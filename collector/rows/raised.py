@@ -30,5 +30,5 @@ def rows(run: Observation) -> list[Row]:
 
 
 def _explained(run: Observation) -> bool:
-    """Whether the step that led to it is known: UPDATE/pending or DEPENDENCY/carried says so, and names the exception with it."""
+    """Whether the step that led to it is known: UPDATE/pending or DEPENDENCY/carried names it, and the exception."""
     return run.tape.phase == "backward" and run.record(PendingRecord).found is not None

@@ -16,13 +16,13 @@ def rows(run: Observation) -> list[Row]:
     """One row: whether all that the steps moved is taken back again and again."""
     seen = run.record(ReturnsRecord)
     for serial, moments in seen.moments.items():
-        back = returned(moments)
+        back = returned(moments, serial in seen.scheduled)
         if len(back) >= RETURNS_FOR_ALWAYS and not _left_for_good(moments, back):
             return [_lost(run, serial, moments, back)]
     count = sum(len(moments) for moments in seen.moments.values())
     if count < 2:
         return [Row(id=ID, status="not_measured", text=TEXT, reason=run.no_step() if not count else "a single step")]
-    back_once = sum(len(returned(moments)) for moments in seen.moments.values())
+    back_once = sum(len(returned(moments, serial in seen.scheduled)) for serial, moments in seen.moments.items())
     text = f"at {back_once} of {count} moments they were again what they were at the first step"
     return [Row(id=ID, status="evidence" if back_once else "pass", text=text, values={"returns": back_once})]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weaklink.collector.evidence import Row
+from weaklink.collector.evidence import Row, Value
 from weaklink.collector.rows.naming import lines_with
 from weaklink.collector.rows.observation import Observation
 from weaklink.collector.watching.files import FilesRecord
@@ -20,9 +20,8 @@ def rows(run: Observation) -> list[Row]:
         return []
     if not found:
         text = f"{record.separate} containers of alike modules hold one of its own in each place"
-        return [
-            Row(id="OWNERSHIP/shared", status="pass", text=text, values={"times": 1, "containers": record.separate})
-        ]
+        values: dict[str, Value] = {"times": 1, "containers": record.separate}
+        return [Row(id="OWNERSHIP/shared", status="pass", text=text, values=values)]
     again = {one.parameter: _again(run, one) for one in found}
     worst = max(found, key=lambda one: again[one.parameter])
     entry = run.by_serial(worst.parameter)

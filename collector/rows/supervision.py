@@ -43,20 +43,25 @@ def _predicted(record: SupervisionRecord, tokens: list[TokenSupervision]) -> lis
     return list(samples[-1].predicted) if samples else []
 
 
-def _counted(classes: list[ClassSupervision], tokens: list[TokenSupervision]) -> Row:
-    if not classes:
+def _counted(scored: list[ClassSupervision], tokens: list[TokenSupervision]) -> Row:
+    if not scored:
         total = sum(sample.supervised.numel() for sample in tokens)
         reached = sum(int(sample.supervised.sum()) for sample in tokens)
         text = f"{reached} of {total} positions have a derivative"
         return Row(id=ROW, status="evidence", text=text, values={"positions": total, "supervised": reached})
-    seen, supervised = _sums([sample for sample in classes if sample.ignored is not None] or classes)
+    samples = [sample for sample in scored if sample.ignored is not None] or scored
+    seen, supervised = _sums(samples)
     never = [label for label in sorted(seen) if not supervised[label]]
     # A hinge that is satisfied has none by right: pass says that each label had some, not that each position did.
     text = f"{len(seen) - len(never)} of {len(seen)} labels are supervised"
     if never:
         text += "; never: " + ", ".join(f"{label} (0 of {seen[label]})" for label in never[:8])
     values: dict[str, Value] = {"labels": len(seen), "never": never[:50]}
-    return Row(id=ROW, status="evidence" if never else "pass", text=text, values=values)
+    # A label that the outputs have no place for marks a gap; where nothing but gaps was seen, nothing passes.
+    classes = min(sample.classes for sample in samples)
+    left_out = [label for label in never if 0 <= label < classes]
+    passes = not left_out and len(never) < len(seen)
+    return Row(id=ROW, status="pass" if passes else "evidence", text=text, values=values)
 
 
 def _sums(samples: list[ClassSupervision]) -> tuple[Counter[int], Counter[int]]:

@@ -171,8 +171,11 @@ def _waiting(found: Dead) -> list[ParameterEntry]:
 
 
 def _operation(found: Dead) -> str | None:
-    """The operation behind which most of them lie, by the name that torch's graph has for it."""
-    stops = sorted(found.stops, key=lambda stop: -len(stop["below"]))
+    """The operation behind which most of them lie, by the name that torch's graph has for it.
+
+    A product with zeros comes after whatever made them zero.
+    """
+    stops = sorted(found.stops, key=lambda stop: (stop["kind"] == "product", -len(stop["below"])))
     return str(stops[0]["operation"]).partition("Backward")[0].lower() if stops else None
 
 

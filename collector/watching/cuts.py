@@ -34,7 +34,7 @@ class CutReader:
         if window is None or len(window.cuts) >= CUTS_PER_WINDOW:
             return
         leaves = {self._parameters.entry(p).serial for p in module.parameters() if p.requires_grad}
-        if any(cut.kind in ("no_grad", "checkpoint") and leaves < cut.leaves for cut in window.cuts):
+        if any(cut.kind in ("no_grad", "checkpoint") and leaves <= cut.leaves for cut in window.cuts):
             return  # part of one that was called so
         checkpoint = checkpoint_site(self._code) if leaves else None
         site = checkpoint or (self._code.site("called without gradients (no_grad)") if leaves else None)

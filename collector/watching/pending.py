@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 STEPS_KEPT = 64
 # What torch says of a saved tensor that was changed: `[torch.FloatTensor [4, 1]], ... is at version 2; expected version
 # 1 instead`. The wording has been the same since torch 1.0; another one leaves the exception unexplained.
-_CHANGED = re.compile(r"\[[\w.]+ \[(?P<shape>[\d, ]*)\]\].* is at version (?P<now>\d+); expected version (?P<saved>\d+)")
+_CHANGED = re.compile(
+    r"\[[\w.]+ \[(?P<shape>[\d, ]*)\]\].* is at version (?P<now>\d+); expected version (?P<saved>\d+)"
+)
 
 
 @dataclass
@@ -55,7 +57,7 @@ class Pending:
 class PendingRecord:
     """The first such backward of a run, None where there was none. Plain data.
 
-    `watched`: somebody looked. `unexplained`: torch refused a backward for a changed tensor, and no step had changed it.
+    `watched`: somebody looked. `unexplained`: torch refused a backward for a changed tensor that no step had changed.
     """
 
     found: Pending | None = None
@@ -95,7 +97,7 @@ class PendingPart(Part):
 
     def step_begins(self, optimizer: Optimizer, entry: OptimizerEntry) -> None:
         """Versions before it; operations made so far have smaller sequence numbers than the one read here."""
-        tape, sequence = self.tape, torch.autograd._get_sequence_nr()
+        tape, sequence = self.tape, torch.autograd._get_sequence_nr()  # type: ignore[attr-defined]
         self._steps.append(_Step(tape.steps + 1, tape.last_step_site, entry, sequence, _versions(optimizer)))
 
     def step_ended(self, optimizer: Optimizer, entry: OptimizerEntry, sample: StepSample | None) -> None:

@@ -37,8 +37,8 @@ class Moment:
     """How an optimizer's parameters stood when step `step` began.
 
     `loads` counts calls of `load_state_dict` by then; `fresh` says whether the optimizer had no state (any more);
-    `settings` are its groups' (rates, decay); `evaluated` says whether the values that the step before had left were
-    evaluated.
+    `settings` are its groups' (decay, momentum), `rates` their rates where no scheduler sets them; `evaluated` says
+    whether the values that the step before had left were evaluated.
     """
 
     step: int
@@ -47,14 +47,19 @@ class Moment:
     written: bool
     fresh: bool
     settings: str = ""
+    rates: str = ""
     evaluated: bool = False
 
 
 @dataclass
 class ReturnsRecord:
-    """Moments by optimizer, and the lines that write into parameters between steps."""
+    """Moments by optimizer, and the lines that write into parameters between steps.
+
+    `scheduled` are optimizers whose rates changed while nobody wrote: the script schedules them by hand.
+    """
 
     moments: dict[int, list[Moment]] = field(default_factory=dict)
+    scheduled: set[int] = field(default_factory=set)
     writes: list[Site] = field(default_factory=list)
 
 
@@ -65,6 +70,7 @@ class ReturnsPart(Part):
         super().__init__(watcher)
         self.seen = self.tape.record(ReturnsRecord)
         self._versions: dict[int, int] = {}
+        self._rates: dict[int, str] = {}
         self._sampled_before: set[int] = set()
         # Who stepped last, and whether what it left was evaluated since.
         self._last: tuple[int, weakref.ref[Tensor]] | None = None
@@ -97,6 +103,10 @@ class ReturnsPart(Part):
         before, first = self._versions.get(entry.serial), _first(optimizer)
         written = first is not None and before is not None and first._version != before
         moments = self.seen.moments.setdefault(entry.serial, [])
+        rates = str([_rate(group) for group in optimizer.param_groups])
+        if self._rates.get(entry.serial, rates) != rates and not written:
+            self.seen.scheduled.add(entry.serial)
+        self._rates[entry.serial] = rates
         wanted = self.watcher.sampling or written or entry.serial in self._sampled_before
         self._sampled_before.discard(entry.serial)
         if wanted and len(moments) < KEPT_MOMENTS:
@@ -104,7 +114,9 @@ class ReturnsPart(Part):
             settings = str([_settings(group) for group in optimizer.param_groups])
             evaluated = entry.serial in self._evaluated
             fresh = not optimizer.state
-            moments.append(Moment(self.tape.steps + 1, digests, self._loads, written, fresh, settings, evaluated))
+            moments.append(
+                Moment(self.tape.steps + 1, digests, self._loads, written, fresh, settings, rates, evaluated)
+            )
 
     def step_ended(self, optimizer: Optimizer, entry: OptimizerEntry, sample: StepSample | None) -> None:
         """Remember the version, and search for the line once something has come back."""
@@ -115,7 +127,8 @@ class ReturnsPart(Part):
         if sample is not None:
             self._sampled_before.add(entry.serial)
         moments = self.seen.moments.get(entry.serial, [])
-        if self._searched < SEARCHED_INTERVALS and not self.seen.writes and returned(moments):
+        back = returned(moments, entry.serial in self.seen.scheduled)
+        if self._searched < SEARCHED_INTERVALS and not self.seen.writes and back:
             self._searched += 1
             held = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
             self._finder.begin(lambda tensor: id(tensor) in held)
@@ -134,11 +147,12 @@ class ReturnsPart(Part):
         return found
 
 
-def returned(moments: list[Moment]) -> list[Moment]:
+def returned(moments: list[Moment], scheduled: bool) -> list[Moment]:
     """Moments at which everything that had moved in between is again what it was at the first one.
 
     Not where a state was loaded, the optimizer's own was thrown away as well, its settings are others (a sweep over
-    rates), or what had been reached was evaluated before it was given up (a trial): that is a new beginning.
+    rates, unless they are `scheduled` and differ at each step anyway), or what had been reached was evaluated before it
+    was given up (a trial): that is a new beginning.
     """
     if not moments:
         return []
@@ -149,16 +163,19 @@ def returned(moments: list[Moment]) -> list[Moment]:
         away = {serial for serial in shared if moment.digests[serial] != start.digests[serial]}
         moved |= away
         again = moment.loads != start.loads or (moment.fresh and keeps_state) or moment.evaluated
-        again |= moment.settings != start.settings
+        again |= moment.settings != start.settings or (moment.rates != start.rates and not scheduled)
         if moved and moved <= shared and not away and not again:
             found.append(moment)
     return found
 
 
 def _settings(group: dict[str, Any]) -> dict[str, Any]:
-    """Without the rate where a schedule sets it: that is another one in each step."""
-    left_out = ("params", "lr") if "initial_lr" in group else ("params",)
-    return {name: value for name, value in group.items() if name not in left_out}
+    return {name: value for name, value in group.items() if name not in ("params", "lr")}
+
+
+def _rate(group: dict[str, Any]) -> Any:
+    """None where a scheduler sets it: that is another one in each step."""
+    return None if "initial_lr" in group else group.get("lr")
 
 
 def _first(optimizer: Optimizer) -> Tensor | None:

@@ -11,7 +11,6 @@ import json
 import sys
 
 import torch
-
 from system import RATE, batches, build
 
 

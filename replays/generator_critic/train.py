@@ -3,9 +3,8 @@
 import sys
 
 import torch
-from torch.nn.functional import softplus
-
 from system import RATE, batches, build
+from torch.nn.functional import softplus
 
 seed = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 generator, critic = build(seed)

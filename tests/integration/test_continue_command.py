@@ -100,8 +100,10 @@ def test_amendments_are_labelled_and_edit_nothing(incident: Path, tmp_path: Path
     assert ran.code == 0, ran.err
     assert check_record(incident).head == ran.json["head"]
     assert (incident / "events.jsonl").read_bytes().startswith(before)
-    assert "amendment to event 1: the loss was read from another log" in " ".join(weaklink("show", str(incident)).out.split())
+    shown = " ".join(weaklink("show", str(incident)).out.split())
+    assert "amendment to event 1: the loss was read from another log" in shown
     assert weaklink("amend", str(incident), "x", "--of", "9999").code == 2
     assert weaklink("amend", str(incident), " ").code == 2
     assert weaklink("continue", str(incident), "--amend", "another").code == 0
-    assert [each.text for each in Incident.read(incident).amendments] == ["the loss was read from another log", "another"]
+    texts = [each.text for each in Incident.read(incident).amendments]
+    assert texts == ["the loss was read from another log", "another"]

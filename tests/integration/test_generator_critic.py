@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, Weaklink, environment
 
+from weaklink.agent.cli.said import Said
 from weaklink.agent.record.canonical import digest
 from weaklink.agent.replays.compare import compare_stories
 from weaklink.agent.replays.outcome import record_runs
@@ -22,7 +23,6 @@ from weaklink.agent.replays.receipt import read_stored
 from weaklink.agent.replays.reference import Reference, compute_reference, hold_against
 from weaklink.agent.replays.story_receipt import StoryReceipt
 from weaklink.agent.settings import read_settings
-from weaklink.agent.cli.said import Said
 
 FOLDER = ROOT / "replays" / "generator_critic"
 SEEDS = [0, 1, 2]
@@ -154,9 +154,9 @@ def test_the_first_diagnosis_names_the_exception_and_the_step_before_it(receipt:
     first = receipt.first
 
     assert first.first_divergence == {"row": "UPDATE/pending", "status": "fail", "basis": "exact"}
-    assert first.rows["UPDATE/pending"]["where"] == ["train.py:22", "train.py:23"]
+    assert first.rows["UPDATE/pending"]["where"] == ["train.py:21", "train.py:22"]
     assert first.outcome["raised"] == "RuntimeError"
-    assert first.experiment == {"name": "defer_step_until_backward", "parameters": {"site": "train.py:22"}}
+    assert first.experiment == {"name": "defer_step_until_backward", "parameters": {"site": "train.py:21"}}
     assert first.mechanisms == {"step_before_backward": "supported", "other": "refuted"}
     assert first.status.recovery == "not attempted"
 
@@ -190,7 +190,9 @@ def test_the_first_prediction_the_facts_and_the_failed_attempt_stay_in_one_chain
     assert receipt.first_prediction["claim_sha256"] == receipt.first.frozen.claim_sha256
     assert digest(receipt.first.frozen.claim) == receipt.first.frozen.claim_sha256
     assert [fact.partition(":")[0] for fact in receipt.facts] == ["Ownership", "Zeroing order", "Backward scope"]
-    kinds = [kind for kind in receipt.events if kind.partition(".")[0] in ("prediction", "verdict", "operator", "reference")]
+    kinds = [
+        kind for kind in receipt.events if kind.partition(".")[0] in ("prediction", "verdict", "operator", "reference")
+    ]
     assert kinds == [
         "prediction.frozen",
         "verdict.reached",

@@ -54,12 +54,12 @@ def test_every_command_of_the_readme_runs_word_for_word(clone: Path) -> None:
         env=environment(PATH=path),
         capture_output=True,
         text=True,
-        timeout=420,
+        timeout=900,
         check=False,
     )
     assert done.returncode <= 1, done.stdout[-500:] + done.stderr[-2000:]
     assert "EXIT" not in done.stdout
-    assert "10 replays, none differs" in done.stdout
+    assert "16 replays, none differs" in done.stdout
     assert (clone / "evidence.json").exists()
     assert list(clone.glob("incidents/*/incident.html"))
 
@@ -80,6 +80,6 @@ def test_every_link_leads_somewhere(path: str) -> None:
 
 
 def test_options_named_in_the_readme_exist(weaklink: Weaklink) -> None:
-    help_text = "".join(weaklink(command, "--help").out for command in ("diagnose", "export", "ledger", "replay"))
+    help_text = "".join(weaklink(command, "--help").out for command in ("diagnose", "export", "ledger", "replay", "continue"))
     for option in set(re.findall(r"(?<![\w-])--[a-z-]+", README)):
         assert option in help_text, option

@@ -161,6 +161,23 @@ FAULTS = {
                         p.copy_(s)  # here
         """,
     ),
+    "slow_weights_that_stay_under_rates_set_by_hand": (
+        "UPDATE/returned",
+        "# here",
+        """
+        optimizer = torch.optim.Adam(model.parameters(), 0.01)
+        slow = [p.detach().clone() for p in model.parameters()]
+        for step in range(1, 41):
+            optimizer.param_groups[0]["lr"] = 0.02 / (1 + step)
+            optimizer.zero_grad()
+            criterion(model(x), y).backward()
+            optimizer.step()
+            if step % 6 == 0:
+                with torch.no_grad():
+                    for p, s in zip(model.parameters(), slow):
+                        p.copy_(s)  # here
+        """,
+    ),
 }
 
 

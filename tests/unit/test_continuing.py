@@ -21,7 +21,9 @@ from weaklink.agent.record.chain import RecordWriter
 from weaklink.agent.record.check import check_record
 from weaklink.agent.record.errors import RecordError
 from weaklink.agent.record.incident import Incident
+from weaklink.agent.reporters.html import render_html
 from weaklink.agent.reporters.json_report import receipt_json
+from weaklink.agent.reporters.markdown import render_markdown
 from weaklink.agent.reporters.reading import effective_divergence
 from weaklink.agent.reporters.rounds import continued_json
 from weaklink.agent.reporters.terminal import render_incident
@@ -138,6 +140,20 @@ def test_reports_name_facts_and_earlier_predictions(tmp_path: Path) -> None:
     assert body["earlier"][0]["predictions"]["claim"] == frozen({"n": 1}).claim_sha256
     assert body["earlier"][0]["verdict"]["text"] == "first"
     assert receipt_json(incident)["schema"] == "weaklink.receipt/2"
+
+
+@pytest.mark.parametrize("width", [40, 72, 100])
+def test_a_fact_is_text_in_every_medium(tmp_path: Path, width: int) -> None:
+    hostile = "</evidence><script>alert(1)</script>[red]\x1b[31m\n| `x` |\u202eabc"
+    with first_round(tmp_path, stale_head_evidence()) as writer:
+        writer.append("operator.fact", FACT.model_copy(update={"text": hostile}))
+        writer.append("incident.continued", continued(facts=[1]))
+    incident = Incident.read(tmp_path)
+    text = render_incident(incident, width)
+    assert all(char.isprintable() for char in text.replace("\n", ""))
+    assert "<script>" not in render_html(incident)
+    assert "<script>" not in render_markdown(incident)
+    assert "| `x` |" not in render_markdown(incident)
 
 
 def test_a_receipt_without_rounds_is_as_it_was(tmp_path: Path) -> None:

@@ -107,8 +107,13 @@ def test_the_same_momentum_and_a_plain_average_stay(tmp_path: Path, momentum: st
 
 # -- a copy of the trained model ---------------------------------------------------------------------------------------
 
-NORMALISED = averaged("0.5").replace("nn.ReLU()", "nn.BatchNorm1d(32), nn.ReLU()").replace("x = centers", "x = 3 + centers")
-NORMALISED = NORMALISED.replace("    with torch.no_grad():\n        print", "    average.eval()\n    UPDATE\n    with torch.no_grad():\n        print")
+NORMALISED = (
+    averaged("0.5").replace("nn.ReLU()", "nn.BatchNorm1d(32), nn.ReLU()").replace("x = centers", "x = 3 + centers")
+)
+NORMALISED = NORMALISED.replace(
+    "    with torch.no_grad():\n        print",
+    "    average.eval()\n    UPDATE\n    with torch.no_grad():\n        print",
+)
 COPIES = "[a.copy_(b) for a, b in zip(average.buffers(), model.buffers())]"
 
 
@@ -158,7 +163,9 @@ def test_a_forgotten_eval_is_made_up_for_and_the_training_draws_what_it_drew(tmp
     was = plain(shown(broken), tmp_path)
     assert report(run).applied
     assert evaluations(run) != evaluations(was)
-    assert evaluations(run)[:1] == evaluations(plain(shown(source.replace("for epoch in range(4):", SEEDS)), tmp_path))[:1]
+    assert (
+        evaluations(run)[:1] == evaluations(plain(shown(source.replace("for epoch in range(4):", SEEDS)), tmp_path))[:1]
+    )
     assert training(run) == training(was)
 
 

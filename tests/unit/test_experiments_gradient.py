@@ -284,10 +284,10 @@ for step in range(8):
 @pytest.mark.parametrize("answer", ["self.last(hidden)", "torch.relu(hidden)", "F.relu(hidden)", "hidden.relu_()"])
 def test_a_dead_activation_left_out_gives_the_run_without_it(tmp_path: Path, inplace: str, answer: str) -> None:
     source = PROBLEM + DYING.format(inplace=inplace, answer=answer)
-    run = treated(source, tmp_path, "at_site", **operation(source, "return ", "relu", "bypass"))
-    source_of = printed(PROBLEM + DYING.format(inplace="", answer="hidden"), tmp_path)
-    assert run.out == source_of or line_of(source, "return ") != line_of(source, f"return {answer}")
+    run = treated(source, tmp_path, "at_site", **operation(source, f"return {answer}", "relu", "bypass"))
+    assert run.out == printed(PROBLEM + DYING.format(inplace="", answer="hidden"), tmp_path)
     assert len(set(printed(source, tmp_path).splitlines())) == 1
+    assert report(run).applied
 
 
 def test_a_cut_second_operand_is_a_constant(tmp_path: Path) -> None:
@@ -381,3 +381,21 @@ def test_each_objective_gives_gradients_only_to_what_it_may_touch(tmp_path: Path
     assert run.out != printed(source, tmp_path)
     assert report(run).changed == ["Linear.weight", "Linear.bias"]
     assert row(run.seen, "OWNERSHIP/isolation").status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("broken", "steps", "status"),
+    [("step % 4", 12, "suspected"), ("step > 8 and step % 10", 150, "suspected"), ("step == 3", 12, "evidence")],
+)
+def test_a_guard_that_skips_most_steps_hides_nothing(tmp_path: Path, broken: str, steps: int, status: str) -> None:
+    loop = textwrap.dedent(f"""
+        for step in range({steps}):
+            loss = F.cross_entropy(model(batch), labels)
+            if {broken}:
+                loss = loss + (model(batch) - model(batch.clone())).pow(2).sum(1).sqrt().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            if all(torch.isfinite(p.grad).all() for p in model.parameters()):
+                optimizer.step()
+    """)
+    assert row(observe(PROBLEM + SGD + loop, tmp_path).seen, "GRADIENT/finite").status == status

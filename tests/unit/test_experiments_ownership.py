@@ -98,9 +98,10 @@ def places(container: str = SHARED, after: str = "", optimizer: str = "SGD(net.p
     return PROBLEM + PLACES.format(container=container, after=after, optimizer=f"optimizer = torch.optim.{optimizer}")
 
 
-@pytest.mark.parametrize(
-    "optimizer", ["SGD(net.parameters(), lr=0.5)", "Adam([{'params': net.body.parameters()}, {'params': net.heads.parameters()}], lr=0.01)"]
-)  # fmt: skip
+TWO_GROUPS = "Adam([{'params': net.body.parameters()}, {'params': net.heads.parameters()}], lr=0.01)"
+
+
+@pytest.mark.parametrize("optimizer", ["SGD(net.parameters(), lr=0.5)", TWO_GROUPS])
 def test_one_module_in_three_places_becomes_three(tmp_path: Path, optimizer: str) -> None:
     shared = places(optimizer=optimizer)
     run = treated(shared, tmp_path, "untie_modules", container="heads")
@@ -176,12 +177,9 @@ def factory(source: str, folder: Path, name: str | None) -> Run:
 # -- freezing ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "optimizer",
-    ["torch.optim.SGD(model.parameters(), lr=0.1)", "torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)"],
-)  # fmt: skip
-def test_what_was_frozen_is_trained_and_held(tmp_path: Path, optimizer: str) -> None:
-    frozen = script(f"model.features.requires_grad_(False)\noptimizer = {optimizer}")
+@pytest.mark.parametrize("held", ["model.parameters()", "[p for p in model.parameters() if p.requires_grad]"])
+def test_what_was_frozen_is_trained_and_held(tmp_path: Path, held: str) -> None:
+    frozen = script(f"model.features.requires_grad_(False)\noptimizer = torch.optim.SGD({held}, lr=0.1)")
     run = treated(frozen, tmp_path, "unfreeze", parameters="features.*")
     assert run.seen.losses.value == losses(script(SGD), tmp_path)
     assert run.seen.losses.value != losses(frozen, tmp_path)
@@ -235,12 +233,9 @@ def test_one_of_two_factors_that_are_zero_lets_both_learn(tmp_path: Path) -> Non
 
 
 def test_the_row_names_what_waits_layer_by_layer(tmp_path: Path) -> None:
-    layers = FACTORS.format(down="zeros").replace(
-        "net = Adapter()", "net = nn.Sequential(Adapter(), nn.Tanh(), Adapter())"
-    )
-    layers = layers.replace(
-        "net.base.requires_grad_(False)", "factors = [p for n, p in net.named_parameters() if 'base' not in n]"
-    )
-    source = PROBLEM + layers.replace("[net.down, net.up]", "factors")
+    source = PROBLEM + FACTORS.format(down="zeros").replace("[net.down, net.up]", "factors")
+    source = source.replace("net = Adapter()", "net = nn.Sequential(Adapter(), nn.Tanh(), Adapter())")
+    named = "factors = [p for n, p in net.named_parameters() if 'base' not in n]"
+    source = source.replace("net.base.requires_grad_(False)", named)
     run = observe(source, tmp_path, looks="fork")
     assert row(run.seen, "GRADIENT/nonzero").values["waiting"] == ["0.down", "2.down"]

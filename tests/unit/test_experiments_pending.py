@@ -37,7 +37,9 @@ LATE = EARLY.replace("    of_critic.step()\n    wanted.backward()\n", "    wante
 # Frozen while the generator's loss is made, as many write it: nothing of the critic hangs in that graph.
 FROZEN = EARLY.replace(
     "    wanted = (critic(fake) - 1).pow(2).mean()\n",
-    "    critic.requires_grad_(False)\n    wanted = (critic(fake) - 1).pow(2).mean()\n    critic.requires_grad_(True)\n",
+    "    critic.requires_grad_(False)\n"
+    "    wanted = (critic(fake) - 1).pow(2).mean()\n"
+    "    critic.requires_grad_(True)\n",
 )
 
 CARRIED = """

@@ -68,11 +68,11 @@ def ending(kind: str, operation: str, what: str, since: int | None, names: tuple
 
 
 def dead_output() -> Evidence:
-    return ending("limit", "relu", "the gradient ends at ReluBackward0", None)
+    return ending("limit", "relu", "the gradient ends at Relu", None)
 
 
 def died_later() -> Evidence:
-    return ending("limit", "relu", "the gradient ends at ReluBackward0", 12, FEATURES)
+    return ending("limit", "relu", "the gradient ends at Relu", 12, FEATURES)
 
 
 def cancelling() -> Evidence:
@@ -194,10 +194,11 @@ def test_zeros_that_no_one_pattern_means_are_asked_about() -> None:
     assert choice.parameters["module"] == "features.*.weight"
 
 
-def test_units_that_are_dead_from_the_first_step_get_other_weights() -> None:
+@pytest.mark.parametrize("ends", [["limit"], ["limit", "product"]])
+def test_units_that_are_dead_from_the_first_step_get_other_weights(ends: list[str]) -> None:
     evidence = dead()
-    evidence.rows[0].values |= {"ends_at": ["limit"], "operation": "relu", "since": None}
-    evidence.rows[0].where = [Site(file="train.py", line=27, what="the gradient ends at ReluBackward0")]
+    evidence.rows[0].values |= {"ends_at": list(ends), "operation": "relu", "since": None}
+    evidence.rows[0].where = [Site(file="train.py", line=27, what="the gradient ends at Relu")]
     choice = advise(evidence).experiment
     assert choice is not None
     assert choice.name == "reinitialize"

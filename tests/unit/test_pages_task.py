@@ -10,6 +10,7 @@ from fault_samples import reruns, run, treated
 
 from weaklink.agent.advisors.playbook import Playbook
 from weaklink.agent.contract import violations
+from weaklink.agent.measurements import take
 from weaklink.agent.proposal import Proposal
 from weaklink.agent.verifier import judge
 from weaklink.collector.evidence import Evidence, Site, Status, Value
@@ -170,3 +171,14 @@ def test_a_leak_is_one_only_where_hiding_it_costs_something(last: float, status:
     treatment.fingerprint.outputs = "4" * 64
     verdict = judge(advise(evidence), reruns(evidence, treatment))
     assert verdict.mechanisms[0].status == status
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("predicted/1", 1), ("predicted/3", 0), ("label/3", None), ("absent/3", None), ("predicted", None)],
+)
+def test_whether_a_rows_list_holds_an_item(key: str, value: int | None) -> None:
+    evidence = diverging("OBJECTIVE/supervised", LEFT_OUT, status="suspected")
+    measured = take(evidence, f"listed[OBJECTIVE/supervised/{key}]")
+    assert measured.value == value
+    assert measured.taken is (value is not None)

@@ -198,3 +198,14 @@ def test_the_rival_is_refuted_where_the_row_flips_and_the_lead_where_it_stays(
     assert [outcome.status for outcome in verdict.mechanisms] == ["supported", "refuted"]
     same = judge(proposal, reruns(control, treated(sample(row, values), None)))
     assert same.mechanisms[0].status == "refuted"
+
+
+def test_what_was_declared_to_be_trained_and_stands_still_gets_a_plain_step() -> None:
+    values: dict[str, Value] = {"declared": 6, "still": list(NAMES)}
+    proposal = advise(still(sample("UPDATE/declared", values, basis="declared"), NAMES))
+    assert proposal.experiment is not None
+    assert (proposal.experiment.name, proposal.experiment.parameters) == (
+        "fresh_optimizer",
+        {"kind": "SGD", "lr": 0.01},
+    )
+    assert [mechanism.id for mechanism in proposal.mechanisms] == ["update_lost", "rate_wrong"]

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import math
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 from evidence_samples import EMPTY
+from test_reporters_samples import Sample, stale_head
 
 from weaklink.agent.baseline import FILE_BYTES, FOLDER, keep_baseline, lay_baseline
 from weaklink.agent.record.bodies import Opened
 from weaklink.agent.record.chain import RecordWriter
 from weaklink.agent.record.incident import Incident, new_incident
-from weaklink.agent.record.recoveries import KeptFile, RecoveryRun, UsedMetric
+from weaklink.agent.record.recoveries import KeptFile, RecoveryFinished, RecoveryRun, UsedMetric
 from weaklink.agent.recovery.decision import decide
 from weaklink.agent.recovery.metric import metric_of, read_metric
 from weaklink.agent.recovery.runs import compare
+from weaklink.agent.reporters.html import render_html
+from weaklink.agent.reporters.limits import limits
+from weaklink.agent.reporters.markdown import render_markdown
+from weaklink.agent.reporters.recovery import recovery_json
+from weaklink.agent.reporters.terminal import render_incident
+from weaklink.agent.verdict import IncidentStatus
 from weaklink.collector.declared import Metric
 from weaklink.collector.errors import UsageError
 from weaklink.collector.evidence import RaisedException, Row, SourceFile
@@ -188,6 +196,49 @@ def test_the_command_line_wins_over_the_file_and_must_say_which_way_is_better() 
     for wrong in ("accuracy", ":max", "accuracy:up", "_:max"):
         with pytest.raises(UsageError):
             metric_of(wrong, None)
+
+
+# -- what is told ------------------------------------------------------------------------------------------------------
+
+
+def recovered(metric: UsedMetric | None, before: tuple[float | None, ...], after: tuple[float | None, ...]) -> Sample:
+    both = [*runs("baseline", "fail", before), *runs("repair", "pass", after)]
+    decision = decide(ROW, both, metric)
+    sample = stale_head()
+    sample.recovery = RecoveryFinished(  # type: ignore[attr-defined]
+        row=ROW,
+        subject=EMPTY.subject,
+        folder="/home/somebody",
+        runs=both,
+        metric=metric,
+        reasons=decision.reasons,
+        limits=decision.limits,
+        status=IncidentStatus(cause="supported", action="applied", recovery=decision.recovery),
+    )
+    return sample
+
+
+def test_every_report_shows_both_sides_and_the_sentence_that_decides() -> None:
+    sample = recovered(ACCURACY, (0.5, 0.6, 0.5), (0.7, 0.8, 0.9))
+    told = " ".join(render_incident(sample).split())
+    assert "recovered (bounded): OWNERSHIP/owned passes on seeds 0, 1, 2 of the repair" in told
+    assert "accuracy (more is better) before 0.5 0.6 0.5 0.5 to 0.6" in told
+    assert "accuracy (more is better) repaired 0.7 0.8 0.9 0.7 to 0.9" in told
+    assert "weaklink export" in told.partition("Next ")[2]
+    assert "## Recovery" in render_markdown(sample)
+    assert "accuracy (more is better)" in render_html(sample)
+    assert not any(text.startswith("Repair: that a repaired script learns") for text in limits(sample))
+
+
+def test_a_metrics_name_is_text_in_every_report_and_what_is_not_finite_is_a_word_in_the_object() -> None:
+    hostile = UsedMetric(name="<script>|x|[red]", direction="min", declared="command line")
+    sample = recovered(hostile, (math.nan, 2.0, math.inf), (1.0, 1.5, 0.5))
+    assert "&lt;script&gt;|x|[red]" in render_html(sample)
+    assert "<script>|" not in render_html(sample) + render_markdown(sample)
+    body = json.loads(json.dumps(recovery_json(sample), allow_nan=False))
+    assert body["baseline"]["metric"] == [2.0, "Infinity"]
+    assert body["repair"]["metric"] == [0.5, 1.5]
+    assert [run["metric"] for run in body["baseline"]["runs"]] == ["NaN", 2.0, "Infinity"]
 
 
 # -- the baseline that is kept -----------------------------------------------------------------------------------------

@@ -187,7 +187,7 @@ def test_nothing_is_said_of_controls_that_were_not_compared() -> None:
 def test_only_commands_that_exist_are_named(name: str) -> None:
     named = re.findall(r"weaklink (\w+) (?:incidents/|train)", render_incident(EVERY[name]()))
     assert named
-    assert set(named) <= {"diagnose", "observe", "verify", "show", "check", "export"}
+    assert set(named) <= {"diagnose", "observe", "verify", "continue", "show", "check", "export"}
     assert "recover" not in render_incident(EVERY[name]()).replace("recovery not attempted", "")
 
 

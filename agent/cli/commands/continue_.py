@@ -111,7 +111,8 @@ def _choice(name: str | None, words: list[str]) -> ExperimentChoice | None:
     """The experiment of the command line, its parameters checked against the catalogue."""
     if name is None:
         if words:
-            raise UsageError("Parameters belong to an experiment.", about=" ".join(words), hint="name it: --experiment.")
+            hint = "name it: --experiment NAME."
+            raise UsageError("Parameters belong to an experiment.", about=" ".join(words), hint=hint)
         return None
     parameters: dict[str, Value] = {}
     for word in words:

@@ -76,7 +76,9 @@ AnyReceipt = Receipt | StoryReceipt | Drill
 def _stored(replay: Replay) -> AnyReceipt:
     if replay.settings().drill is not None:
         return read_stored(replay.receipt, Drill)
-    return read_receipt(replay.receipt) if replay.settings().story is None else read_stored(replay.receipt, StoryReceipt)
+    if replay.settings().story is not None:
+        return read_stored(replay.receipt, StoryReceipt)
+    return read_receipt(replay.receipt)
 
 
 def _compared(stored: AnyReceipt, now: AnyReceipt) -> Comparison:
