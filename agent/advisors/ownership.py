@@ -68,6 +68,8 @@ def missing_parameters(evidence: Evidence, row: Row) -> Proposal | None:
         experiment=ExperimentChoice(name="own_missing_parameters", parameters={"parameters": pattern}),
         must_change=changes,
         must_stay_unchanged=stays,
+        # Whether they were left out on purpose no rerun can tell.
+        question=f"Are {shown} meant to be trained?" if row.status == "suspected" else None,
         repair=Repair(text=_REPAIR[lead].format(names=shown), kind="wiring"),
     )
 

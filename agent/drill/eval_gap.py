@@ -8,7 +8,8 @@ from weaklink.agent.reporters.text import number
 from weaklink.collector.evidence import Evidence, Value
 
 GAP = "EVALUATION/mode_gap"
-AGREE, DIFFER = "the modes agree: data, weights or metric", "the modes differ: dropout or normalisation"
+AGREE = "the modes agree: data, weights, metric, or what does not follow the mode"
+DIFFER = "the modes differ: dropout or normalisation"
 
 
 def measure(evidence: Evidence) -> Measurement:

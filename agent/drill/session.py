@@ -178,10 +178,10 @@ def _seed_run(page: DrillPage, seed: int, before: Evidence, after: Evidence | No
 def _reasons(found: Drill, page: DrillPage, pairs: Sequence[Pair]) -> list[str]:
     """Why the fix is not established, empty where it is; what the seeds show together is noted on the way."""
     reasons = []
-    if failing := [str(run.seed) for run in found.seeds if not run.holds]:
-        reasons.append(f"it holds on seed 0 and fails on seed {', '.join(failing)}")
-    if hidden := [str(run.seed) for run in found.seeds if not run.shown]:
-        reasons.append(f"without it seed {', '.join(hidden)} does not show the symptom: that it is gone shows nothing")
+    if failing := [run.seed for run in found.seeds if not run.holds]:
+        reasons.append(f"it holds on seed 0 and fails on {_seeds(failing)}")
+    if hidden := [run.seed for run in found.seeds if not run.shown]:
+        reasons.append(f"without it there is no symptom on {_seeds(hidden)}: that it is gone there shows nothing")
     if len(found.seeds) < FEWEST_SEEDS:
         reasons.append(f"{len(found.seeds)} of at least {FEWEST_SEEDS} seeds were run")
     shown = page.together(pairs)
@@ -189,6 +189,10 @@ def _reasons(found: Drill, page: DrillPage, pairs: Sequence[Pair]) -> list[str]:
         apart, found.over_seeds = shown
         reasons += [] if apart else [found.over_seeds]
     return reasons
+
+
+def _seeds(numbers: Sequence[int]) -> str:
+    return f"seed{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
 def _none_held(found: Drill) -> str:

@@ -70,7 +70,9 @@ def _step(incident: IncidentView, folder: str) -> tuple[Block, ...]:
         return (
             Paragraph("If it is meant, nothing is wrong here. If it is not, mend the script and diagnose again:"),
             again,
-            Paragraph("What you know of it belongs into this record (also --trainable, --frozen, --rule, --experiment):"),
+            Paragraph(
+                "What you know of it belongs into this record (also --trainable, --frozen, --rule, --experiment):"
+            ),
             Command(f'weaklink continue {folder} --fact "..."'),
         )
     if incident.frozen is not None and incident.verdict is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from weaklink.agent.proposal import ExperimentChoice, Mechanism, Proposal
@@ -54,9 +55,11 @@ def mechanism_status(incident: IncidentView, mechanism: Mechanism) -> MechanismS
 def effective_divergence(incident: IncidentView) -> Row | None:
     """The first divergence as it stands after the verdict.
 
-    A suspected row is settled by its experiment: with the lead mechanism supported it is a controlled fail, with the
-    lead mechanism refuted it is withdrawn. Where the treated rerun still shows the row, the explanation is refuted and
-    the suspicion is not: it stays. An exact or declared fail needs no experiment and always stands.
+    A suspected row is settled by its experiment: with the lead mechanism supported, and the treated run learning better
+    for it, it is a controlled fail; with the lead mechanism refuted it is withdrawn. Where the treated rerun still shows
+    the row, the explanation is refuted and the suspicion is not: it stays. So it does where what was changed may have
+    been meant, which no rerun can tell: then the proposal asks the operator, or the run learns no better. An exact or
+    declared fail needs no experiment and always stands.
     """
     row = incident.evidence.first_divergence if incident.evidence else None
     if row is None or row.status != "suspected":
@@ -64,9 +67,24 @@ def effective_divergence(incident: IncidentView) -> Row | None:
     settled = _settled_by(incident)
     if settled == "refuted":
         return row if _still_shown(incident, row) else None
-    if settled == "supported":
+    if settled == "supported" and _hindered(incident):
         return row.model_copy(update={"status": "fail", "basis": "controlled"})
     return row
+
+
+def _hindered(incident: IncidentView) -> bool:
+    """Whether nothing is left to ask, and the lead mechanism rightly predicted that the run learns better without it."""
+    lead = lead_mechanism(incident)
+    if lead is None or incident.proposal is None or incident.proposal.question:
+        return False
+    return any(_better(item) for item in outcomes(incident, lead) if item.measurement.startswith("loss."))
+
+
+def _better(item: PredictionOutcome) -> bool:
+    before, after = item.control, item.treatment
+    if isinstance(before, float) and isinstance(after, float) and not math.isfinite(before) and math.isfinite(after):
+        return item.status == "held"
+    return item.status == "held" and (item.expect == "down" or item.expected_value == "falls")
 
 
 def _still_shown(incident: IncidentView, row: Row) -> bool:
