@@ -14,6 +14,7 @@ from weaklink.agent.advisors.page import (
     over,
     received,
 )
+from weaklink.agent.measurements import take
 from weaklink.agent.patterns import exact_pattern
 from weaklink.agent.proposal import ExperimentChoice, Proposal, Repair
 from weaklink.collector.evidence import Evidence, ParameterRecord, Row
@@ -62,7 +63,7 @@ def cut_path(evidence: Evidence, row: Row) -> Proposal | None:
             _carries_nothing(missed, lead),
             _cut_on_purpose(lead),
         ],
-        ["output.first", "loss.first", *(_gradients_after(evidence, missed) or ["steps"]), "owned[*]"],
+        ["output.first", "loss.first", *_gradients_after(evidence, missed), "owned[*]"],
         Repair(text=repair, kind="wiring"),
     )
 
@@ -101,13 +102,14 @@ def _cut_on_purpose(lead: dict[str, Expected]) -> Candidate:
 
 
 def _gradients_after(evidence: Evidence, missed: list[ParameterRecord]) -> list[str]:
-    """First gradients of what comes after the last missed parameter.
+    """First gradients of what comes after the last missed parameter; the number of steps where none was measured.
 
     One before it may feed the path that was cut, and then gains a gradient by right.
     """
     model = model_parameters(evidence)
     last = max(number for number, record in enumerate(model) if record in missed)
-    return over(evidence, "gradient.first", [record.name for record in model[last + 1 :] if received(record)])
+    keys = over(evidence, "gradient.first", [record.name for record in model[last + 1 :] if received(record)])
+    return [key for key in keys if take(evidence, key).taken] or ["steps"]
 
 
 def lost_term(evidence: Evidence, row: Row) -> Proposal | None:

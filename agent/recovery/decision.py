@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import comb
 
 from weaklink.agent.record.recoveries import RecoveryRun, Side, UsedMetric
 from weaklink.agent.verdict import Recovery
 
-# Ranges of two seeds a side keep apart by chance in one of six comparisons, of three in one of twenty.
-FEWEST_SEEDS = 3
+# Three seeds a side keep apart by chance in one of twenty comparisons, whether by their row or by a metric.
+CHANCE = 1 / 20
 DIVERGES = ("fail", "suspected")
 PASSES = ("pass", "evidence")
 
@@ -63,6 +64,19 @@ def separated(runs: Sequence[RecoveryRun], metric: UsedMetric) -> bool | None:
     if before is None or after is None:
         return None
     return after.low > before.high if metric.direction == "max" else after.high < before.low
+
+
+def by_chance(shown: int, seeds: int) -> float:
+    """How often all runs that diverge would be the baseline's by chance: `shown` of its `seeds`, none of the repair's."""
+    return comb(seeds, shown) / comb(2 * seeds, shown)
+
+
+def _enough(shown: int, seeds: int) -> int:
+    """Seeds a side that would tell, if the baseline goes on showing its row as often."""
+    found = seeds + 1
+    while by_chance(found * shown // seeds, found) > CHANCE:
+        found += 1
+    return found
 
 
 def _worst(metric: UsedMetric) -> float:
@@ -120,10 +134,10 @@ class _Judgement:
         return None
 
     def _learns(self) -> tuple[Recovery, list[str]] | None:
-        passing = [run for run in self._before if run.row not in DIVERGES]
-        if passing and not self._better:
-            text = f"The baseline itself shows {self._row} on {len(self._before) - len(passing)} of {len(self._before)}"
-            return "inconclusive", [f"{text} seeds: that the repair does not show it may be chance."]
+        shown, of = sum(run.row in DIVERGES for run in self._before), len(self._before)
+        if by_chance(shown, of) > CHANCE and not self._better:
+            text = f"The baseline itself shows {self._row} on {shown} of {of} seeds: that the repair does not show it"
+            return "inconclusive", [f"{text} may be chance. More seeds can tell (--seeds {_enough(shown, of)})."]
         if self._metric is None or self._better:
             return None
         if self._better is None:

@@ -55,11 +55,11 @@ def mechanism_status(incident: IncidentView, mechanism: Mechanism) -> MechanismS
 def effective_divergence(incident: IncidentView) -> Row | None:
     """The first divergence as it stands after the verdict.
 
-    A suspected row is settled by its experiment: with the lead mechanism supported, and the treated run learning better
-    for it, it is a controlled fail; with the lead mechanism refuted it is withdrawn. Where the treated rerun still shows
-    the row, the explanation is refuted and the suspicion is not: it stays. So it does where what was changed may have
-    been meant, which no rerun can tell: then the proposal asks the operator, or the run learns no better. An exact or
-    declared fail needs no experiment and always stands.
+    A suspected row is settled by its experiment: with the lead mechanism supported, and the treated run learning
+    better for it, it is a controlled fail; with the lead mechanism refuted it is withdrawn. Where the treated rerun
+    still shows the row, the explanation is refuted and the suspicion is not: it stays. So it does where what was
+    changed may have been meant, which no rerun can tell: then the proposal asks the operator, or the run learns no
+    better. An exact or declared fail needs no experiment and always stands.
     """
     row = incident.evidence.first_divergence if incident.evidence else None
     if row is None or row.status != "suspected":
@@ -73,7 +73,7 @@ def effective_divergence(incident: IncidentView) -> Row | None:
 
 
 def _hindered(incident: IncidentView) -> bool:
-    """Whether nothing is left to ask, and the lead mechanism rightly predicted that the run learns better without it."""
+    """Whether nothing is left to ask, and the lead rightly predicted that the run learns better without the fault."""
     lead = lead_mechanism(incident)
     if lead is None or incident.proposal is None or incident.proposal.question:
         return False

@@ -64,6 +64,16 @@ def test_an_experiment_by_hand_is_frozen_and_judged_on_its_own(incident: Path, t
     assert body["earlier"][0]["predictions"]["claim"] == first["claim"]
 
 
+def test_a_round_that_ended_after_freezing_is_run_by_verify(incident: Path, tmp_path: Path, weaklink: Weaklink) -> None:
+    go_on(incident, tmp_path, "--experiment", "own_missing_parameters", "parameters=*", "--no-rerun")
+    assert Incident.read(incident).verdict is None
+    assert [each["run"] for each in check_record(incident).frozen] == [True, False]
+    ran = weaklink("verify", str(incident), "--in", str(tmp_path), "--json")
+    assert ran.json["mechanism"]["status"] == "supported"
+    assert ran.json["predictions"]["claim"] == check_record(incident).frozen[1]["claim"]
+    assert weaklink("verify", str(incident), "--in", str(tmp_path)).code == 2, "a prediction is tested once"
+
+
 def test_what_is_declared_more_is_held_against_a_new_observation(incident: Path, tmp_path: Path) -> None:
     ran = go_on(incident, tmp_path, "--frozen", "head.*", "--trainable", "features.*", "--no-rerun")
     assert ran.code == 1, ran.err

@@ -16,7 +16,7 @@ from weaklink.agent.record.bodies import Opened
 from weaklink.agent.record.chain import RecordWriter
 from weaklink.agent.record.incident import Incident, new_incident
 from weaklink.agent.record.recoveries import KeptFile, RecoveryFinished, RecoveryRun, UsedMetric
-from weaklink.agent.recovery.decision import decide
+from weaklink.agent.recovery.decision import CHANCE, by_chance, decide
 from weaklink.agent.recovery.metric import metric_of, read_metric
 from weaklink.agent.recovery.runs import compare
 from weaklink.agent.reporters.html import render_html
@@ -80,8 +80,18 @@ def test_what_is_not_measured_does_not_pass(row: str) -> None:
 
 def test_a_row_that_the_baseline_shows_on_some_seeds_only_may_pass_by_chance() -> None:
     assert verdict(runs("baseline", "fail pass fail"), runs("repair", "pass")) == "inconclusive"
+    found = decide(ROW, [*runs("baseline", "fail pass pass"), *runs("repair", "pass")], None)
+    assert "shows OWNERSHIP/owned on 1 of 3 seeds" in found.reasons[0]
+    assert "--seeds 12" in found.reasons[0]
     apart = runs("baseline", "fail pass fail", (0.5, 0.6, 0.5)), runs("repair", "pass", (0.8, 0.9, 0.8))
     assert verdict(*apart, ACCURACY) == "recovered (bounded)"
+
+
+def test_more_seeds_tell_a_row_that_comes_and_goes_from_chance() -> None:
+    before, after = runs("baseline", "fail pass pass") * 4, runs("repair", "pass") * 4
+    assert verdict(before[:9], after[:9]) == "inconclusive"
+    assert verdict(before, after) == "recovered (bounded)"
+    assert by_chance(3, 3) == CHANCE
 
 
 def test_a_baseline_that_no_longer_shows_its_row_or_changed_is_nothing_to_compare_with() -> None:
