@@ -41,7 +41,7 @@ class UsedMetric(Model):
 
 
 class RecoveryStarted(Model):
-    """`subject` and `folder` are the repair's; `changed` are files of the baseline that are no longer what they were."""
+    """`subject` and `folder` are the repair's; `changed` are files of the baseline that are not what they were."""
 
     created: str
     row: str

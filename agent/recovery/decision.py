@@ -12,6 +12,7 @@ from weaklink.agent.verdict import Recovery
 
 # Three seeds a side keep apart by chance in one of twenty comparisons, whether by their row or by a metric.
 CHANCE = 1 / 20
+FEWEST_SEEDS = 3
 DIVERGES = ("fail", "suspected")
 PASSES = ("pass", "evidence")
 
@@ -67,7 +68,7 @@ def separated(runs: Sequence[RecoveryRun], metric: UsedMetric) -> bool | None:
 
 
 def by_chance(shown: int, seeds: int) -> float:
-    """How often all runs that diverge would be the baseline's by chance: `shown` of its `seeds`, none of the repair's."""
+    """How often chance alone would put all runs that diverge into the baseline: `shown` of its `seeds`."""
     return comb(seeds, shown) / comb(2 * seeds, shown)
 
 

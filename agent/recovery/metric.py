@@ -43,19 +43,17 @@ def read_metric(output: str, name: str) -> float | None:
     separated lines it is the column of that name.
     """
     found = re.compile(rf"(?<![\w.])(?<![\w][-/]){_spelled(name)}(?!\w){_BETWEEN}({_NUMBER})(\s?%)?", re.IGNORECASE)
-    last: tuple[int, float] | None = None
-    position = 0
+    last: float | None = None
     columns: tuple[int, int] | None = None
     for line in output.replace("\r", "\n").split("\n"):
-        position += 1
         for match in found.finditer(line):
-            last = position, _number(match.group(1)) / (100 if match.group(2) else 1)
+            last = _number(match.group(1)) / (100 if match.group(2) else 1)
         cells = [cell.strip().strip("\"'") for cell in _CELLS.split(line)]
         if len(cells) > 1 and (index := _column(cells, name)) is not None:
             columns = index, len(cells)
         elif columns is not None and len(cells) == columns[1] and re.fullmatch(_NUMBER, cells[columns[0]], re.I):
-            last = position, _number(cells[columns[0]])
-    return None if last is None else last[1]
+            last = _number(cells[columns[0]])
+    return last
 
 
 def _spelled(name: str) -> str:

@@ -68,8 +68,8 @@ def _step(incident: IncidentView, folder: str) -> tuple[Block, ...]:
         return (Paragraph("The diagnosis did not get to its end; run it again:"), again)
     if proposal is not None and proposal.outcome == "ask_operator":
         return (
-            Paragraph("If it is meant, nothing is wrong here. If it is not, mend the script and diagnose again:"),
-            again,
+            Paragraph("If it is meant, nothing is wrong here. If not, mend script, data or settings and test that:"),
+            Command(f"weaklink recover {folder} FIXED"),
             Paragraph(
                 "What you know of it belongs into this record (also --trainable, --frozen, --rule, --experiment):"
             ),
@@ -80,7 +80,7 @@ def _step(incident: IncidentView, folder: str) -> tuple[Block, ...]:
     if recovery_of(incident) is not None:
         return _recovered(incident, folder)
     if _supported(incident):
-        return (*_repair(incident), again, *_hand_on(folder))
+        return (*_repair(incident), Command(f"weaklink recover {folder} FIXED"), again, *_hand_on(folder))
     if effective_divergence(incident) is None and evidence.branch not in ("learning", "not_measured"):
         return (Paragraph(_UNSEEN), _show(folder))
     if effective_divergence(incident) is None:
@@ -120,9 +120,9 @@ def _supported(incident: IncidentView) -> bool:
 def _repair(incident: IncidentView) -> tuple[Block, ...]:
     repair = incident.proposal.repair if incident.proposal is not None else None
     if repair is None:
-        return (Paragraph("No repair was proposed. With the script mended, diagnose again:"),)
+        return (Paragraph("No repair was proposed. With one made, hold it against this run, or diagnose again:"),)
     text = f"Repair proposed ({repair.kind.replace('_', ' ')}): {repair.text}"
-    return (Paragraph(text), Paragraph("With the repair made, diagnose again:"))
+    return (Paragraph(text), Paragraph("With the repair made, hold it against this run, or diagnose again:"))
 
 
 def _hand_on(folder: str) -> tuple[Block, ...]:
