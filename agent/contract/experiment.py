@@ -11,6 +11,7 @@ from weaklink.agent.measurements import matching
 from weaklink.agent.proposal import Proposal
 from weaklink.collector.catalogue import CATALOGUE, ParameterGlob, checked_parameters
 from weaklink.collector.catalogue.capability import Redrawing
+from weaklink.collector.catalogue.update import FreshOptimizer
 from weaklink.collector.errors import InterventionError
 from weaklink.collector.evidence import Evidence
 
@@ -58,8 +59,16 @@ def experiment(proposal: Proposal, evidence: Evidence) -> Iterator[str]:
         return
     if isinstance(checked, ParameterGlob) and not matching(evidence, checked.parameters):
         yield f"{choice.name}: no parameter of the model matches {quoted(checked.parameters)}; use a pattern that does."
+    if isinstance(checked, FreshOptimizer) and not _own_rate(evidence, checked.lr):
+        yield f"{choice.name}: with a rate of {checked.lr!r} two things change; step at a rate that the run itself has."
     if isinstance(checked, Redrawing) and not _has_module(evidence, checked.module):
         yield f"{choice.name}: no module with parameters matches {quoted(checked.module)}; use a pattern that does."
+
+
+def _own_rate(evidence: Evidence, rate: float) -> bool:
+    """Whether the run steps at that rate; where no step was seen nobody can tell."""
+    rates = {known for step in evidence.steps for known in step.lr}
+    return not rates or rate in rates
 
 
 def _has_module(evidence: Evidence, pattern: str) -> bool:

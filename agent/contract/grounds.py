@@ -58,13 +58,13 @@ def _never_given(evidence: Evidence) -> str | None:
 
 
 def _by_row(*rows: str) -> Callable[[Evidence], str | None]:
-    """Excluded where each of these rows was measured and passes."""
+    """Excluded where none of these rows, which show nothing but this family, is there to be doubted."""
 
     def check(evidence: Evidence) -> str | None:
         found = [row for row in map(evidence.row, rows) if row is not None]
-        if not found or any(row.status != "pass" for row in found):
+        if any(row.status != "pass" for row in found):
             return None
-        return f"{quoted(found[0].id)} passes"
+        return f"{quoted(found[0].id)} passes" if found else f"the chain has no {' and no '.join(map(quoted, rows))}"
 
     return check
 
@@ -78,6 +78,8 @@ _GROUNDS: dict[str, Callable[[Evidence], str | None]] = {
     "stale_gradient": _by_row("GRADIENT/pre_existing", "OWNERSHIP/isolation"),
     "zero_gradient": _by_row("GRADIENT/nonzero"),
     "nonfinite": _by_row("GRADIENT/finite"),
+    "step_missing_or_skipped": _by_row("UPDATE/steps"),
+    "update_lost": _by_row("UPDATE/moved", "UPDATE/resolution", "UPDATE/returned", "UPDATE/restored", "UPDATE/declared"),
     "clipping_misordered": _by_row("UPDATE/clipping"),
     "optimizer_state_wrong": _by_row("UPDATE/state"),
     "supervision_missing": _by_row("TASK/supervised", "OBJECTIVE/supervised"),

@@ -68,7 +68,7 @@ PERMUTE_TARGETS = Entry(
     not_applicable="The script calls no such loss, or its targets are one row or all alike.",
     parameters=Permutation,
     can_move=FROM_LOSS | {"target.first"},
-    decides=frozenset({"pairing_broken", "target_leak"}),
+    decides=frozenset(),
 )
 
 SEED = Entry(

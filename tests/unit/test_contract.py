@@ -292,7 +292,7 @@ CASES: dict[str, tuple[Evidence, dict[str, Any], set[str]]] = {
     "the lead explains another boundary": (
         STALE_HEAD,
         changed(lambda made: made["mechanisms"].reverse(), set_prediction(0, 2, "becomes", 2)),
-        {"lead", "discrimination", "decides"},
+        {"lead", "discrimination", "decides", "grounds"},
     ),
     "a rival that agrees with the lead everywhere": (
         STALE_HEAD,
