@@ -15,6 +15,8 @@ from weaklink.agent.proposal import Proposal
 from weaklink.collector.catalogue import CATALOGUE
 from weaklink.collector.evidence import Evidence
 
+_DIVERGING = ("fail", "suspected")
+
 
 def decides(proposal: Proposal, evidence: Evidence) -> Iterator[str]:
     """The experiment's change is one that the first mechanism's family has a part in."""
@@ -58,13 +60,16 @@ def _never_given(evidence: Evidence) -> str | None:
 
 
 def _by_row(*rows: str) -> Callable[[Evidence], str | None]:
-    """Excluded where none of these rows, which show nothing but this family, is there to be doubted."""
+    """Excluded where none of these rows diverges, which show this family and no other. Unmeasured they exclude nothing."""
 
     def check(evidence: Evidence) -> str | None:
         found = [row for row in map(evidence.row, rows) if row is not None]
-        if any(row.status != "pass" for row in found):
+        measured = [row for row in found if row.status != "not_measured"]
+        if any(row.status in _DIVERGING for row in measured) or (found and not measured):
             return None
-        return f"{quoted(found[0].id)} passes" if found else f"the chain has no {' and no '.join(map(quoted, rows))}"
+        if not found:
+            return f"the chain has no {' and no '.join(map(quoted, rows))}"
+        return f"{', '.join(quoted(row.id) for row in measured)} shows nothing of it"
 
     return check
 
@@ -79,7 +84,9 @@ _GROUNDS: dict[str, Callable[[Evidence], str | None]] = {
     "zero_gradient": _by_row("GRADIENT/nonzero"),
     "nonfinite": _by_row("GRADIENT/finite"),
     "step_missing_or_skipped": _by_row("UPDATE/steps"),
-    "update_lost": _by_row("UPDATE/moved", "UPDATE/resolution", "UPDATE/returned", "UPDATE/restored", "UPDATE/declared"),
+    "update_lost": _by_row(
+        "UPDATE/moved", "UPDATE/resolution", "UPDATE/returned", "UPDATE/restored", "UPDATE/declared"
+    ),
     "clipping_misordered": _by_row("UPDATE/clipping"),
     "optimizer_state_wrong": _by_row("UPDATE/state"),
     "supervision_missing": _by_row("TASK/supervised", "OBJECTIVE/supervised"),
