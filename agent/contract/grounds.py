@@ -60,7 +60,7 @@ def _never_given(evidence: Evidence) -> str | None:
 
 
 def _by_row(*rows: str) -> Callable[[Evidence], str | None]:
-    """Excluded where none of these rows diverges, which show this family and no other. Unmeasured they exclude nothing."""
+    """Excluded where none of these rows diverges, which show no other family. Unmeasured they exclude nothing."""
 
     def check(evidence: Evidence) -> str | None:
         found = [row for row in map(evidence.row, rows) if row is not None]
