@@ -237,7 +237,6 @@ class Incident:
         elif isinstance(body, Closed):
             self.closed = body
 
-
     def _stand_on_earlier(self) -> None:
         """A prediction is tested once: where the last answer was judged in an earlier round, that verdict holds."""
         proposal = self.proposal

@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from weaklink.agent.proposal import ExperimentChoice, Mechanism, Proposal
+from weaklink.agent.record.bodies import VerdictReached
 from weaklink.agent.record.recoveries import RecoveryFinished
 from weaklink.agent.reporters.text import value_text
 from weaklink.agent.reporters.view import IncidentView
@@ -64,20 +65,25 @@ def effective_divergence(incident: IncidentView) -> Row | None:
     row = incident.evidence.first_divergence if incident.evidence else None
     if row is None or row.status != "suspected":
         return row
-    settled = _settled_by(incident)
-    if settled == "refuted":
-        return row if _still_shown(incident, row) else None
-    if settled == "supported" and _hindered(incident):
+    # A later round that decides nothing takes nothing back of what an earlier one confirmed.
+    rounds = [(before.proposal, before.verdict) for before in incident.earlier]
+    if any(_confirms(*round_, row) for round_ in [*rounds, (incident.proposal, incident.verdict)]):
         return row.model_copy(update={"status": "fail", "basis": "controlled"})
+    if _settled_by(incident) == "refuted":
+        return row if _still_shown(incident, row) else None
     return row
 
 
-def _hindered(incident: IncidentView) -> bool:
-    """Whether nothing is left to ask, and the lead rightly predicted that the run learns better without the fault."""
-    lead = lead_mechanism(incident)
-    if lead is None or incident.proposal is None or incident.proposal.question:
+def _confirms(proposal: Proposal | None, verdict: VerdictReached | None, row: Row) -> bool:
+    """Whether a mechanism of this row was supported that rightly predicted a better run, and nothing is left to ask.
+
+    A dissent tests an earlier boundary: its outcome says nothing about the row that was suspected.
+    """
+    if proposal is None or verdict is None or proposal.question or proposal.dissent or proposal.first_row != row.id:
         return False
-    return any(_better(item) for item in outcomes(incident, lead) if item.measurement.startswith("loss."))
+    supported = [item.id for item in verdict.verdict.mechanisms if item.status == "supported"]
+    judged = [item for item in verdict.verdict.predictions if item.mechanism in supported]
+    return any(_better(item) for item in judged if item.measurement.startswith("loss."))
 
 
 def _better(item: PredictionOutcome) -> bool:
@@ -183,25 +189,9 @@ def digest_facts(incident: IncidentView) -> list[tuple[str, str | None]]:
 
 
 def _settled_by(incident: IncidentView) -> MechanismStatus:
-    # A dissent tests an earlier boundary: its outcome says nothing about the row that was suspected.
     lead, proposal = lead_mechanism(incident), incident.proposal
     dissents = proposal is not None and proposal.dissent is not None
-    status = "not_tested" if lead is None or dissents else mechanism_status(incident, lead)
-    return "supported" if status != "refuted" and _supported_before(incident) else status
-
-
-def _supported_before(incident: IncidentView) -> bool:
-    """Whether an earlier round confirmed the row: a later one that decides nothing takes nothing back."""
-    row = incident.evidence.first_divergence if incident.evidence else None
-    return any(
-        before.verdict is not None
-        and before.verdict.status.cause == "supported"
-        and before.proposal is not None
-        and before.proposal.dissent is None
-        and row is not None
-        and before.proposal.first_row == row.id
-        for before in incident.earlier
-    )
+    return "not_tested" if lead is None or dissents else mechanism_status(incident, lead)
 
 
 def _joined(notes: list[str]) -> str:

@@ -37,9 +37,7 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=300.0)
     parser.add_argument("--jobs", type=int, default=max(1, os.cpu_count() or 1))
     parser.add_argument("--out", type=Path)
-    parser.add_argument(
-        "--recover", action="store_true", help="hold both variants against the diagnosis"
-    )
+    parser.add_argument("--recover", action="store_true", help="hold both variants against the diagnosis")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     wanted = set(filter(None, options.only.split(",")))

@@ -162,16 +162,17 @@ def _recovered(run: Observation, index: int) -> bool:
 
 
 def _rule_rather_than_exception(run: Observation) -> bool:
-    """Whether most backward calls gave a gradient that is not finite, of a loss that is.
+    """Whether most backward calls gave a gradient that is not finite, of a loss that is, and no step came of them.
 
     A guard that skips those steps lets finite ones through, and hides how few they are. Few of them are sampled; but
-    where each step took one backward with finite gradients, all other calls gave others.
+    where each step took one backward with finite gradients, all other calls gave others. A script that replaces what
+    is not finite, and steps, knows what it does.
     """
     known = [b for b in run.backwards if b.gradients and b.loss is not None and math.isfinite(b.loss)]
     broken = {b.index for b in known if any(state == "nonfinite" for state, _ in b.gradients.values())}
     finite = [sum(b.index not in broken for b in window.backwards) for window in run.tape.windows if window.steps]
     skipped = run.tape.backwards - run.tape.steps
-    return 2 * len(broken) > len(known) or (set(finite) == {1} and 2 * skipped > run.tape.backwards)
+    return 2 * skipped > run.tape.backwards and (2 * len(broken) > len(known) or set(finite) == {1})
 
 
 def _cleaned(run: Observation) -> bool:

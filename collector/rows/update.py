@@ -145,7 +145,7 @@ def _rate(run: Observation) -> Row:
         return small
     return Row(
         id="UPDATE/lr",
-        status="fail" if zero else "pass" if highest > 0.0 else "evidence",
+        status="fail" if zero else "pass" if highest > 0.0 and not at_rest else "evidence",
         basis="exact" if zero else None,
         text=text + (f": zero at every one of {run.tape.steps} steps" if zero else ""),
         values={

@@ -91,8 +91,8 @@ class Watcher:
     """Installs the hooks, writes the tape, and tells listeners about steps.
 
     `before_step` and `after_step` are called with the optimizer around every executed step, `before_backward` before
-    every backward: interventions, horizons and deadlines hang there. `when_installed` is called once all hooks are there:
-    what is wrapped then stands outside of them, so that they see what it makes of a call.
+    every backward: interventions, horizons and deadlines hang there. `when_installed` is called once all hooks are
+    there: what is wrapped then stands outside of them, so that they see what it makes of a call.
     """
 
     def __init__(self, user_code: UserCode, settings: WatchSettings | None = None) -> None:

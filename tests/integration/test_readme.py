@@ -80,6 +80,7 @@ def test_every_link_leads_somewhere(path: str) -> None:
 
 
 def test_options_named_in_the_readme_exist(weaklink: Weaklink) -> None:
-    help_text = "".join(weaklink(command, "--help").out for command in ("diagnose", "export", "ledger", "replay", "continue"))
+    commands = ("diagnose", "export", "ledger", "replay", "continue", "recover")
+    help_text = "".join(weaklink(command, "--help").out for command in commands)
     for option in set(re.findall(r"(?<![\w-])--[a-z-]+", README)):
         assert option in help_text, option

@@ -120,7 +120,7 @@ def test_the_command_to_diagnose_again_keeps_the_rule() -> None:
     sample = stale_head()
     sample.opened.options["rule"] = "rules.py:targets"
     commands = [block.text for block in next_step(sample).blocks if isinstance(block, Command)]
-    assert commands[0] == "weaklink diagnose train.py --rule rules.py:targets"
+    assert "weaklink diagnose train.py --rule rules.py:targets" in commands
 
 
 def test_what_was_measured_in_a_process_of_the_users_own_points_to_a_factory() -> None:

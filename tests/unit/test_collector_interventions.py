@@ -226,6 +226,15 @@ def test_the_catalogue_and_the_interventions_are_the_same_list() -> None:
         "reattach": {"site": "train.py:1"},
         "scale_lr": {"factor": 2.0},
         "fresh_optimizer": {"lr": 0.1},
+        "set_lr": {"lr": 0.1},
+        "clip_grad_norm": {"max": 1.0},
+        "seed": {"k": 1},
+        "supervise_token": {"token": 0},
+        "prior_by_class": {"order": [1, 0]},
+        "grad_enabled": {"site": "train.py:1"},
+        "stop_gradient": {"site": "train.py:1"},
+        "defer_step_until_backward": {"site": "train.py:1"},
+        "at_site": {"site": "train.py:1", "function": "sqrt", "change": "clamp"},
     }
     assert set(CATALOGUE) == set(_KINDS)
     for name, entry in CATALOGUE.items():
@@ -256,4 +265,6 @@ def test_a_wrong_experiment_is_refused_with_what_is_allowed(name: str, given: di
 
 
 def test_defaults_of_the_pattern() -> None:
-    assert checked_parameters("own_missing_parameters", {}) == ParameterGlob(parameters="*")
+    given = checked_parameters("own_missing_parameters", {})
+    assert isinstance(given, ParameterGlob)
+    assert given.model_dump() == {"parameters": "*", "unregistered": False}

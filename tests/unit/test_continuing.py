@@ -16,7 +16,7 @@ from weaklink.agent.cli.commands.continue_ import _choice, _from_file
 from weaklink.agent.continuing import LONGEST_FACT, Addition, check_continuable, declares_more
 from weaklink.agent.contract import violations
 from weaklink.agent.proposal import ExperimentChoice, Proposal
-from weaklink.agent.record.bodies import Answered, Continued, Observed, OperatorFact, RerunStarted
+from weaklink.agent.record.bodies import Answered, Continued, Observed, OperatorFact, RerunStarted, VerdictReached
 from weaklink.agent.record.chain import RecordWriter
 from weaklink.agent.record.check import check_record
 from weaklink.agent.record.errors import RecordError
@@ -28,6 +28,7 @@ from weaklink.agent.reporters.reading import effective_divergence
 from weaklink.agent.reporters.rounds import continued_json
 from weaklink.agent.reporters.terminal import render_incident
 from weaklink.agent.session import Options
+from weaklink.agent.verdict import IncidentStatus, MechanismOutcome, PredictionOutcome, Verdict
 from weaklink.collector.declared import Intent
 from weaklink.collector.errors import InterventionError, UsageError
 from weaklink.collector.evidence import Evidence, Row, SourceFile, Subject
@@ -41,7 +42,9 @@ def continued(**fields: Any) -> Continued:
     return Continued.model_validate(plain | fields)
 
 
-def first_round(folder: Path, evidence: Evidence, proposal: Proposal | None = None) -> RecordWriter:
+def first_round(
+    folder: Path, evidence: Evidence, proposal: Proposal | None = None, judged: VerdictReached | None = None
+) -> RecordWriter:
     writer = RecordWriter(folder / "events.jsonl")
     writer.append("incident.opened", opened(folder))
     writer.append("evidence.observed", Observed(evidence=evidence, evidence_sha256="0" * 64))
@@ -50,9 +53,26 @@ def first_round(folder: Path, evidence: Evidence, proposal: Proposal | None = No
     writer.append("prediction.frozen", frozen({"n": 1}))
     writer.append("rerun.started", START)
     writer.append("rerun.finished", finished(1.0))
-    writer.append("verdict.reached", verdict("first"))
+    writer.append("verdict.reached", judged or verdict("first"))
     writer.append("incident.closed", closed(1))
     return writer
+
+
+def confirming() -> VerdictReached:
+    """A mechanism supported, and the loss lower without the fault, as it had predicted."""
+    better = PredictionOutcome(
+        mechanism="pairing_broken", measurement="loss.last", expect="down", control=0.9, treatment=0.2, status="held"
+    )
+    supported = MechanismOutcome(id="pairing_broken", status="supported", reason="the row flips.")
+    decided = Verdict(
+        controls_agree=True,
+        observed_prefix_agrees=True,
+        applied=True,
+        predictions=[better],
+        mechanisms=[supported],
+        text="pairing_broken supported",
+    )
+    return VerdictReached(verdict=decided, status=IncidentStatus(cause="supported"))
 
 
 def test_a_closed_record_takes_a_fact_and_is_opened_again_by_nothing_else(tmp_path: Path) -> None:
@@ -164,28 +184,32 @@ def test_a_receipt_without_rounds_is_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_suspicion_that_an_earlier_round_confirmed_stays_confirmed(tmp_path: Path) -> None:
-    evidence = stale_head_evidence()
-    row = Row(id="TASK/pairing", status="suspected", text="x")
-    evidence.rows = [row]
-    question = Proposal(outcome="ask_operator", first_boundary="TASK", first_row=row.id, question="why?")
-    with first_round(tmp_path, evidence, question) as writer:
-        writer.append("incident.continued", continued())
-        writer.append("advisor.answered", Answered(advisor="playbook", attempt=1, proposal=question))
-    found = effective_divergence(Incident.read(tmp_path))
-    assert found is not None
+    found = after_two_rounds(tmp_path, "TASK/pairing", confirming())
     assert (found.status, found.basis) == ("fail", "controlled")
 
 
 def test_a_confirmation_of_another_row_confirms_nothing(tmp_path: Path) -> None:
+    assert after_two_rounds(tmp_path, "TASK/scale", confirming()).status == "suspected"
+
+
+def test_a_support_without_which_the_run_learns_no_better_confirms_nothing(tmp_path: Path) -> None:
+    judged = confirming()
+    judged.verdict.predictions[0].status = "failed"
+    assert after_two_rounds(tmp_path, "TASK/pairing", judged).status == "suspected"
+
+
+def after_two_rounds(folder: Path, first_row: str, judged: VerdictReached) -> Row:
+    """The divergence that stands when a second round has only asked."""
     evidence = stale_head_evidence()
     evidence.rows = [Row(id="TASK/pairing", status="suspected", text="x")]
+    tried = Proposal(outcome="experiment", first_boundary="TASK", first_row=first_row)
     question = Proposal(outcome="ask_operator", first_boundary="TASK", first_row="TASK/pairing", question="why?")
-    with first_round(tmp_path, evidence, question.model_copy(update={"first_row": "TASK/scale"})) as writer:
+    with first_round(folder, evidence, tried, judged) as writer:
         writer.append("incident.continued", continued())
         writer.append("advisor.answered", Answered(advisor="playbook", attempt=1, proposal=question))
-    found = effective_divergence(Incident.read(tmp_path))
+    found = effective_divergence(Incident.read(folder))
     assert found is not None
-    assert found.status == "suspected"
+    return found
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------

@@ -404,9 +404,7 @@ CASES: dict[str, tuple[Evidence, dict[str, Any], set[str]]] = {
     ),
     "no such module": (
         STALE_HEAD,
-        changed(
-            lead("other", "OWNERSHIP"), experiment={"name": "reinitialize", "parameters": {"module": "head.0.*"}}
-        ),
+        changed(lead("other", "OWNERSHIP"), experiment={"name": "reinitialize", "parameters": {"module": "head.0.*"}}),
         {"experiment"},
     ),
     "an experiment that decides other families": (

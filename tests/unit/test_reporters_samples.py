@@ -370,10 +370,14 @@ def withdrawn() -> Sample:
 
 
 def confirmed() -> Sample:
-    """A suspected row whose mechanism the rerun supported."""
+    """A suspected row whose mechanism the rerun supported, and without which the loss fell."""
     story = withdrawn()
     outcome = MechanismOutcome(id="rate_wrong", status="supported", reason="the row flips.")
-    verdict = stale_verdict().verdict.model_copy(update={"mechanisms": [outcome]})
+    better = PredictionOutcome(
+        mechanism="rate_wrong", measurement="loss.last", expect="down", control=0.9, treatment=0.2, status="held"
+    )
+    judged = stale_verdict().verdict
+    verdict = judged.model_copy(update={"mechanisms": [outcome], "predictions": [*judged.predictions, better]})
     status = IncidentStatus(cause="supported")
     return replace(
         story, verdict=VerdictReached(verdict=verdict, status=status), closed=Closed(status=status, exit_code=1)

@@ -187,8 +187,7 @@ def test_nothing_is_said_of_controls_that_were_not_compared() -> None:
 def test_only_commands_that_exist_are_named(name: str) -> None:
     named = re.findall(r"weaklink (\w+) (?:incidents/|train)", render_incident(EVERY[name]()))
     assert named
-    assert set(named) <= {"diagnose", "observe", "verify", "continue", "show", "check", "export"}
-    assert "recover" not in render_incident(EVERY[name]()).replace("recovery not attempted", "")
+    assert set(named) <= {"diagnose", "observe", "verify", "recover", "continue", "show", "check", "export"}
 
 
 @pytest.mark.parametrize(
@@ -257,10 +256,11 @@ def test_next_ends_with_a_command(name: str, command: str) -> None:
 
 
 def test_after_a_supported_verdict_the_repair_is_diagnosed_again() -> None:
-    lines = [line.removeprefix("Next").strip() for line in render_incident(stale_head()).splitlines()[-5:]]
-    assert lines[:3] == [
+    lines = [line.removeprefix("Next").strip() for line in render_incident(stale_head()).splitlines()[-6:]]
+    assert lines[:4] == [
         "Repair proposed (wiring): Build the optimizer after model.head is replaced.",
-        "With the repair made, diagnose again:",
+        "With the repair made, hold it against this run, or diagnose again:",
+        f"weaklink recover {stale_head().folder} FIXED",
         "weaklink diagnose train.py",
     ]
 
