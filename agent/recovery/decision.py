@@ -15,6 +15,8 @@ CHANCE = 1 / 20
 FEWEST_SEEDS = 3
 DIVERGES = ("fail", "suspected")
 PASSES = ("pass", "evidence")
+# A chain holds these only where it finds what they tell of: a repair that ran to its end without them passes.
+ONLY_WHERE_FOUND = ("OBJECTIVE/reduction", "OBJECTIVE/broadcast", "DEPENDENCY/carried", "GRADIENT/origin")
 
 ALWAYS = (
     "Objective: that the loss is the goal you meant.",
@@ -126,13 +128,18 @@ class _Judgement:
     def _rows(self) -> tuple[Recovery, list[str]] | None:
         if still := self._of(DIVERGES):
             return self._no([f"{self._row} still diverges on {_seeds(still)} of the repair."])
-        if wanting := [run for run in self._after if run.row not in PASSES]:
+        if wanting := [run for run in self._after if not self._passes(run)]:
             text = f"{self._row} is not measured on {_seeds(wanting)} of the repair: {_found(wanting[0])}."
             return "inconclusive", [text, "What is not measured does not pass."]
         if broken := [run for run in self._after if run.newly_failing]:
             names = _named(sorted({name for run in broken for name in run.newly_failing}))
             return "incomplete", [f"{self._row} passes, but before it {names} newly fails on {_seeds(broken)}."]
         return None
+
+    def _passes(self, run: RecoveryRun) -> bool:
+        told_where_found = self._row in ONLY_WHERE_FOUND or self._row.endswith("/raised")
+        gone = run.row == "absent" and told_where_found and run.raised is None and run.ended in ("completed", "exited")
+        return gone or run.row in PASSES
 
     def _learns(self) -> tuple[Recovery, list[str]] | None:
         shown, of = sum(run.row in DIVERGES for run in self._before), len(self._before)
@@ -187,6 +194,8 @@ class _Judgement:
             found.append(f"Other rows: the repaired run diverges at {_named([str(name) for name in now])}.")
         if any(run.row == "evidence" for run in self._after):
             found.append(f"Row: {self._row} gives a number there, and no row says that it is right.")
+        if any(run.row == "absent" for run in self._after) and not self._of(DIVERGES):
+            found.append(f"Row: {self._row} is told only where it is found, and the repaired runs have none.")
         found.append("Seeds: generators that the script seeds by itself (its data, often) began alike in every run.")
         return [*found, *ALWAYS]
 

@@ -27,6 +27,14 @@ HELD_BATCHES = 6
 _ROUNDING = 1e-12
 
 
+def is_table(inputs: Sequence[Tensor]) -> bool:
+    """Whether every input is a table of finite numbers, one row an example, in which some column varies."""
+    tables = [tensor for tensor in inputs if tensor.is_floating_point() and tensor.dim() == 2 and tensor.shape[0] > 1]
+    if len(tables) < len(inputs) or not all(bool(torch.isfinite(table).all()) for table in tables):
+        return False
+    return any(bool((table.amax(dim=0) > table.amin(dim=0)).any()) for table in tables)
+
+
 def is_offset(inputs: Sequence[Tensor]) -> bool:
     """Whether every column that varies lies farther from zero, in its mean, than its values lie apart."""
     tables = [tensor.double() for tensor in inputs if tensor.is_floating_point() and tensor.dim() == 2]

@@ -6,12 +6,15 @@ from weaklink.collector.evidence import Row, Site
 from weaklink.collector.rows.observation import Observation
 from weaklink.collector.watching.data import DataRecord
 from weaklink.collector.watching.files import FilesRecord
-from weaklink.collector.watching.schedule import CHANGE, OptimizerRates, ScheduleRecord, ScheduleSeen
+from weaklink.collector.watching.schedule import OptimizerRates, ScheduleRecord, ScheduleSeen
+from weaklink.collector.watching.tape import StepSample
 
 ID = "UPDATE/schedule"
 TEXT = "the rates that the schedule gave"
 # A run that came back to its data or to an evaluation this often is no trial of a few steps.
 ROUNDS = 2
+# Half of the distance from 1 to the next number of float32: less, relative to a parameter, changes no bit of it.
+RESOLUTION = 2.0**-24
 
 
 def rows(run: Observation) -> list[Row]:
@@ -37,17 +40,28 @@ def _described(run: Observation, seen: ScheduleRecord, stepped: list[ScheduleSee
 
 
 def _left_a_rate(run: Observation, seen: ScheduleRecord, stepped: list[ScheduleSeen]) -> bool:
-    """Whether the last sampled step moved something, at rates that had not fallen away by the end, and no rate only
-    ever rose: of a warmup that nothing followed it is known how far it came only where its peak is.
+    """Whether the last sampled step moved something, one at the last rate still would, and no rate only ever rose: of a
+    warmup that nothing followed it is known how far it came only where its peak is.
     """
     samples = list(run.steps)
     if not samples or not any(samples[-1].moved.values()):
         return False
     last = max((group.last for rates in seen.optimizers.values() for group in rates.groups), default=0.0)
-    if not last * CHANGE > max(samples[-1].lr, default=0.0):
+    if not _would_move(samples[-1], last):
         return False
     rising = [r for r in seen.optimizers.values() if any(group.rose and not group.fell for group in r.groups)]
     return all(any(_near_its_peak(run, rates, schedule) for schedule in stepped) for rates in rising)
+
+
+def _would_move(sample: StepSample, rate: float) -> bool:
+    """Whether this step, taken at another rate, would be above the resolution of some parameter.
+
+    By arithmetic in float32, as if the step were proportional to its rate.
+    """
+    taken = max(sample.lr, default=0.0)
+    share = rate / taken if taken > 0.0 else 0.0
+    pairs = ((delta, sample.before.get(serial, 0.0)) for serial, delta in sample.delta.items())
+    return any(delta * share > norm * RESOLUTION and delta > 0.0 and share > 0.0 for delta, norm in pairs)
 
 
 def _near_its_peak(run: Observation, rates: OptimizerRates, schedule: ScheduleSeen) -> bool:

@@ -55,6 +55,8 @@ class DataRecord:
     train: dict[int, Pairs] = field(default_factory=dict)
     evaluation: dict[int, Pairs] = field(default_factory=dict)
     evaluations: int = 0
+    # A batch of plain numbers was seen in which some column lies no farther from zero than its values lie apart.
+    centred: bool = False
 
     def trained(self) -> Pairs | None:
         """The model with most trained rows that have a target."""
@@ -127,8 +129,12 @@ class DataPart(Part):
         target = target_of(losses[0]) if losses and self.watcher.saved_tensors_readable else None
         for one in waiting.values():
             _keep(one, target)
-            if sample is not None and target is not None and scale.is_offset(one.chunk.inputs):
+            if sample is None or target is None:
+                continue
+            if scale.is_offset(one.chunk.inputs):
                 self._look_at_scale(one, losses)
+            elif scale.is_table(one.chunk.inputs):
+                self.record.centred = True
 
     def _look_at_scale(self, one: _Waiting, losses: list[Tensor]) -> None:
         """Hold this moment; the 1st, 2nd, 4th, ... of them: by then there are batches to train on."""

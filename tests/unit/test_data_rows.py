@@ -472,4 +472,4 @@ def test_inputs_normalised_by_the_wrong_statistics_are_accused(tmp_path: Path) -
 )
 def test_inputs_that_the_model_tells_apart_are_not_accused(inputs: str, first: str, steps: int, tmp_path: Path) -> None:
     body = SCALED.format(inputs=inputs, model=MLP.format(first=first), steps=steps)
-    assert row(seen(body, tmp_path), "TASK/scale").status in ("evidence", "not_measured")
+    assert row(seen(body, tmp_path), "TASK/scale").status in ("pass", "evidence", "not_measured")

@@ -73,6 +73,18 @@ def test_one_seed_on_which_the_row_diverges_is_enough_against_a_repair() -> None
     assert "seed 1" in found.reasons[0]
 
 
+@pytest.mark.parametrize(
+    ("row", "decided"),
+    [
+        ("OBJECTIVE/reduction", "recovered (bounded)"),
+        ("GRADIENT/raised", "recovered (bounded)"),
+        ("OWNERSHIP/owned", "inconclusive"),
+    ],
+)
+def test_a_row_that_is_told_only_where_it_is_found_passes_by_its_absence(row: str, decided: str) -> None:
+    assert decide(row, [*runs("baseline", "fail"), *runs("repair", "absent")], None).recovery == decided
+
+
 @pytest.mark.parametrize("row", ["not_measured", "absent"])
 def test_what_is_not_measured_does_not_pass(row: str) -> None:
     assert verdict(runs("baseline", "fail"), runs("repair", f"pass {row} pass")) == "inconclusive"
