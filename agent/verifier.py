@@ -72,13 +72,19 @@ def judge(proposal: Proposal, reruns: Reruns) -> Verdict:
 
 
 def status_of(verdict: Verdict, proposal: Proposal) -> IncidentStatus:
-    """Cause and action after the verdict; recovery is never decided here."""
+    """Cause and action after the verdict; recovery is never decided here.
+
+    A mechanism may hold, and still nobody knows whether it was meant: while the operator is asked, the cause is
+    suspected.
+    """
     statuses = {outcome.status for outcome in verdict.mechanisms}
     lead = verdict.mechanisms[0].status if verdict.mechanisms else "not_tested"
     cause = "supported" if lead == "supported" else "refuted" if lead == "refuted" else "suspected"
+    if proposal.question and cause == "supported":
+        cause = "suspected"
     if not statuses:
         cause = "unknown"
-    proposed = proposal.repair is not None and lead == "supported"
+    proposed = proposal.repair is not None and cause == "supported"
     return IncidentStatus.model_validate({"cause": cause, "action": "proposed" if proposed else "none"})
 
 

@@ -66,16 +66,19 @@ def _step(incident: IncidentView, folder: str) -> tuple[Block, ...]:
         return (Paragraph("The exception comes first. With it mended, diagnose again:"), again)
     if evidence is None or (proposal is None and not incident.answered):
         return (Paragraph("The diagnosis did not get to its end; run it again:"), again)
-    if proposal is not None and proposal.outcome == "ask_operator":
+    asked = proposal is not None and (proposal.outcome == "ask_operator" or bool(proposal.question))
+    untested = incident.frozen is not None and incident.verdict is None
+    if asked and not untested:
         return (
-            Paragraph("If it is meant, nothing is wrong here. If not, mend script, data or settings and test that:"),
+            Paragraph("If it is meant, nothing is wrong here. If not, mend it and test that, or diagnose again:"),
             Command(f"weaklink recover {folder} FIXED"),
+            again,
             Paragraph(
                 "What you know of it belongs into this record (also --trainable, --frozen, --rule, --experiment):"
             ),
             Command(f'weaklink continue {folder} --fact "..."'),
         )
-    if incident.frozen is not None and incident.verdict is None:
+    if untested:
         return _untested(incident.opened.subject, folder)
     if recovery_of(incident) is not None:
         return _recovered(incident, folder)

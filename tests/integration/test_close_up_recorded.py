@@ -40,7 +40,11 @@ def test_a_term_that_only_the_close_up_sees_is_the_first_divergence(tmp_path: Pa
     kinds = [kind for _, kind, _ in incident.events]
     assert kinds[:3] == ["incident.opened", "evidence.observed", "baseline.kept"]
     assert kinds[3:6] == ["rerun.started", "rerun.finished", "evidence.observed"]
-    assert incident.reruns == []
+    # What only a close-up shows is looked at closely again: the copied term is let through, and the row passes.
+    assert answer["mechanism"]["status"] == "supported"
+    assert [rerun.role for rerun in incident.reruns] == ["control", "control_again", "placebo", "treatment"]
+    assert incident.reruns[0].evidence is not None
+    assert incident.reruns[0].evidence.row("DEPENDENCY/terms") is not None
     assert incident.observed is not None
     kept = hashlib.sha256((folder / "evidence.json").read_bytes()).hexdigest()
     assert incident.observed.evidence_sha256 == kept
