@@ -25,6 +25,9 @@ from weaklink.collector.evidence import Evidence, ParameterRecord, Row, Value
 # As a graph calls what the catalogue calls otherwise.
 _FUNCTIONS = {"clampmin": "clamp", "clampmax": "clamp", "logsoftmax": "log_softmax"}
 
+# Their derivative is zero wherever it exists: no other weights would be any better off.
+_STEPS = ("round", "floor", "ceil", "sign")
+
 
 def vanished_gradient(evidence: Evidence, row: Row) -> Proposal | None:
     """Other first weights, or the operation at which the gradient ends left out or cut, by what the row says of it.
@@ -47,7 +50,8 @@ def vanished_gradient(evidence: Evidence, row: Row) -> Proposal | None:
         return None
     module = _dead(evidence, row)
     output = _everything(evidence, row) and "product" not in ends
-    if operation is not None and (not module or output or row.values.get("since")):
+    steps = operation is not None and operation["function"] in _STEPS
+    if operation is not None and (not module or output or steps or row.values.get("since")):
         choice = ExperimentChoice(name="at_site", parameters=operation | {"change": "bypass"})
         return _beyond_the_limit(evidence, row, choice)
     if not module:

@@ -180,12 +180,12 @@ def uphill(evidence: Evidence, row: Row) -> Proposal | None:
         ExperimentChoice(name="minimize"),
         [
             Candidate(
-                "rate_wrong",
-                "The optimizer is told to climb: maximize=True, or a negative rate.",
+                "wrong_term_or_sign",
+                "The optimizer is told to climb a loss that is meant to fall: maximize=True, or a negative rate.",
                 lead,
             ),
             Candidate(
-                "wrong_term_or_sign",
+                "other",
                 "A sign is turned around between backward and step: the steps climb whatever the optimizer is told.",
                 lead | {f"row[{row.id}]": "same", "loss.last": "same"},
             ),

@@ -28,7 +28,7 @@ def clipping(evidence: Evidence, row: Row) -> Proposal | None:
         [
             Candidate(
                 "clipping_misordered",
-                "The gradients are clipped after the step that used them: before it the limit acts."
+                "The gradients are clipped at a moment when it changes no step: right before the step the limit acts."
                 if late
                 else "The limit meets gradients that are still multiplied by the scaler's scale: against the "
                 "gradients themselves it leaves another step.",

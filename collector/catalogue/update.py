@@ -214,7 +214,7 @@ MINIMIZE = Entry(
     not_applicable="No group maximizes or has a negative rate, or the script never steps an optimizer.",
     parameters=NoParameters,
     can_move=FROM_STEP | {"lr.first", "lr.last"},
-    decides=frozenset({"rate_wrong"}),
+    decides=frozenset({"wrong_term_or_sign"}),
 )
 
 KEEP_STEPPED = Entry(

@@ -47,6 +47,8 @@ from weaklink.collector.rows import (
     update,
 )
 from weaklink.collector.rows.observation import Observation
+from weaklink.collector.watching.beginning import BeginningRecord
+from weaklink.collector.watching.forwards import ForwardsRecord
 
 _BOUNDARIES = (
     aligned,  # before the pairing of rows, of which it names one cause with its line
@@ -90,11 +92,14 @@ _BOUNDARIES = (
     raised,
 )
 
+# What is written down only where looks are allowed: it is what they are taken with.
+_OF_LOOKS = {ForwardsRecord, BeginningRecord}
+
 
 def build_rows(run: Observation, problems: list[str]) -> list[Row]:
     """All rows in chain order, downstream failures marked. A boundary whose reading fails is reported in `problems`."""
     found = _read_all(run, problems)
-    if any(look.values is not None for look in run.tape.looks.values()):
+    if any(look.values is not None for look in run.tape.looks.values()) or _OF_LOOKS & run.tape.records.keys():
         _mark_looked(found, run)
     return mark_downstream(found)
 
@@ -112,7 +117,8 @@ def _read_all(run: Observation, problems: list[str]) -> list[Row]:
 
 def _mark_looked(found: list[Row], run: Observation) -> None:
     """Mark the rows that took a look: those which the same run, read without its looks, does not have so."""
-    blind = replace(run, tape=replace(run.tape, looks={}))
+    records = {kind: record for kind, record in run.tape.records.items() if kind not in _OF_LOOKS}
+    blind = replace(run, tape=replace(run.tape, looks={}, records=records))
     watched = {row.id: row for row in _read_all(blind, [])}
     for row in found:
         if row.status != "not_measured" and watched.get(row.id) != row:

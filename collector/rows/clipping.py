@@ -17,7 +17,7 @@ STEPS_FOR_ALWAYS = 2
 def rows(run: Observation) -> list[Row]:
     """One row about clipping, by torch's functions or by hand; none where nothing was clipped or zeroed."""
     calls = run.record(CallsRecord)
-    found = _scaled(run, calls) or _late(calls) or _zero_limit(run, calls)
+    found = _scaled(run, calls) or _late(calls) or _early(run, calls) or _zero_limit(run, calls)
     if found is not None:
         return [found]
     if not calls.clips:
@@ -96,6 +96,28 @@ def _wasted(calls: CallsRecord, wasted: list[LateClip]) -> Row:
         values={**_values(calls), "wasted": len(wasted), "norm": first.norm, "limit": first.limit},
         where=_sites([item.clip for item in wasted]),
         step=wasted[0].clip.step - 1,
+    )
+
+
+def _early(run: Observation, calls: CallsRecord) -> Row | None:
+    """Clipped where no gradient was, at every sampled call, while a step took one beyond the limit: before backward."""
+    empty = [clip for clip in calls.clips if not clip.by_value and math.isfinite(clip.limit) and clip.norm == 0.0]
+    if len(empty) < STEPS_FOR_ALWAYS or len(empty) < len(calls.clips):
+        return None
+    limit = max(clip.limit for clip in empty)
+    norms = [(sample.step, sample.gradient_norm) for sample in run.steps if sample.gradient_norm is not None]
+    beyond = next(((step, norm) for step, norm in norms if limit < norm < math.inf), None)
+    if beyond is None:
+        return None
+    return Row(
+        id=ID,
+        status="fail",
+        basis="exact",
+        text=f"all {len(empty)} sampled calls clipped to {limit:g} where there was no gradient; at step {beyond[0]} the "
+        f"norm was {beyond[1]:.4g}: no step ever took a clipped gradient",
+        values={**_values(calls), "wasted": len(empty), "norm": beyond[1], "limit": limit},
+        where=_sites(empty),
+        step=beyond[0],
     )
 
 

@@ -71,6 +71,19 @@ FAULTS = {
             nn.utils.clip_grad_norm_(model.parameters(), 1e-3)  # here
         """,
     ),
+    "clip_before_backward": (
+        "UPDATE/clipping",
+        "# here",
+        """
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        for step in range(12):
+            loss = criterion(model(x), y)
+            optimizer.zero_grad()
+            nn.utils.clip_grad_norm_(model.parameters(), 1e-3)  # here
+            loss.backward()
+            optimizer.step()
+        """,
+    ),
     "limit_from_a_zero_norm": (
         "UPDATE/clipping",
         "# here",
@@ -194,6 +207,23 @@ def test_a_wrong_order_fails_by_arithmetic_and_names_the_line(tmp_path: Path, na
 # -- healthy: near relatives of all of these ---------------------------------------------------------------------------
 
 HEALTHY = {
+    "clip_before_backward_with_a_limit_that_nothing_reaches": """
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        for step in range(12):
+            optimizer.zero_grad()
+            norm = nn.utils.clip_grad_norm_(model.parameters(), 1e3)
+            criterion(model(x), y).backward()
+            optimizer.step()
+    """,
+    "clip_in_time_and_once_more_on_nothing": """
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        for step in range(12):
+            optimizer.zero_grad()
+            nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+            criterion(model(x), y).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+            optimizer.step()
+    """,
     "clip_after_unscaling": """
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
         scaler = torch.amp.GradScaler("cpu")
