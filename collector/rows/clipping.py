@@ -113,8 +113,8 @@ def _early(run: Observation, calls: CallsRecord) -> Row | None:
         id=ID,
         status="fail",
         basis="exact",
-        text=f"all {len(empty)} sampled calls clipped to {limit:g} where there was no gradient; at step {beyond[0]} the "
-        f"norm was {beyond[1]:.4g}: no step ever took a clipped gradient",
+        text=f"all {len(empty)} sampled calls clipped to {limit:g} where there was no gradient; at step {beyond[0]} "
+        f"the norm was {beyond[1]:.4g}: no step ever took a clipped gradient",
         values={**_values(calls), "wasted": len(empty), "norm": beyond[1], "limit": limit},
         where=_sites(empty),
         step=beyond[0],
