@@ -390,4 +390,4 @@ def test_a_factorys_broken_rows_are_left_out(tmp_path: Path) -> None:
 
 def test_every_entry_of_this_boundary_says_what_it_decides() -> None:
     diagnostics = {name for name, entry in CATALOGUE.items() if entry.boundary == "TASK" and not entry.decides}
-    assert diagnostics == {"seed", "pin_batch", "constant_input"}
+    assert diagnostics == {"seed", "pin_batch", "constant_input", "permute_targets"}
