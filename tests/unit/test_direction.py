@@ -51,6 +51,7 @@ def test_a_known_loss_that_is_climbed_from_chance_level_fails(tmp_path, name):
     found = row(observe_code(HEAD + FAULTS[name], tmp_path, looks="fork"), "UPDATE/direction")
     assert (found.status, found.basis) == ("fail", "exact"), found.text
     assert found.where[0].line == line_of(HEAD + FAULTS[name], "# here")
+    assert found.means == ["look"], "what a constant output would lose is only known where looks are taken"
 
 
 HEALTHY = {

@@ -75,6 +75,11 @@ def died_later() -> Evidence:
     return ending("limit", "relu", "the gradient ends at Relu", 12, FEATURES)
 
 
+def rounded() -> Evidence:
+    """From the start, and in front of layers that learn: no other weights would help."""
+    return ending("limit", "round", "the gradient ends at Round", None, FEATURES)
+
+
 def cancelling() -> Evidence:
     return ending("cancelled", "sub", "two ways cancel", None)
 
@@ -112,6 +117,12 @@ PAGES: list[tuple[Sample, str, dict[str, Value], list[str]]] = [
         died_later,
         "at_site",
         {"site": "train.py:27", "function": "relu", "change": "bypass"},
+        ["zero_gradient", "signal_vanishes", "other"],
+    ),
+    (
+        rounded,
+        "at_site",
+        {"site": "train.py:27", "function": "round", "change": "bypass"},
         ["zero_gradient", "signal_vanishes", "other"],
     ),
     (
