@@ -18,9 +18,7 @@ from weaklink.agent.verdict import (
     StayOutcome,
     Verdict,
 )
-from weaklink.collector.evidence import Evidence, Status, Value
-
-DIVERGING: tuple[Status, ...] = ("fail", "suspected")
+from weaklink.collector.evidence import DIVERGING, Evidence, Status, Value
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ def _raised_at(run: Evidence, row_id: str | None) -> bool:
     """Whether the exception that ended a run is what a diverging row reports: it names the line that raised."""
     row = run.row(row_id) if row_id is not None else None
     raised = run.outcome.raised
-    if raised is None or raised.where is None or row is None or row.status not in DIVERGING:
+    if raised is None or raised.where is None or row is None or not row.diverges:
         return False
     return raised.where.place in [site.place for site in row.where]
 

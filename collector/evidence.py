@@ -22,6 +22,8 @@ BOUNDARIES: tuple[Boundary, ...] = get_args(Boundary)
 Status = Literal["pass", "fail", "suspected", "evidence", "not_measured"]
 Basis = Literal["exact", "declared", "controlled"]
 Means = Literal["look", "close_up"]
+# What contradicts the intended system, beyond doubt or not yet.
+DIVERGING: tuple[Status, ...] = ("fail", "suspected")
 Branch = Literal[
     "flat",
     "slow",
@@ -106,6 +108,11 @@ class Row(Model):
         if (self.status == "not_measured") != (self.reason is not None):
             raise ValueError(f"row {self.id!r}: a reason belongs to not_measured, and to nothing else")
         return self
+
+    @property
+    def diverges(self) -> bool:
+        """Whether it fails or is suspected to."""
+        return self.status in DIVERGING
 
     @property
     def boundary(self) -> str:

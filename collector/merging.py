@@ -13,7 +13,6 @@ from weaklink.collector.job import CANNOT_COPY
 
 # Rows that only a close-up has.
 OWN_ROWS = ("OBJECTIVE/broadcast", "OBJECTIVE/terms", "DEPENDENCY/terms", "GRADIENT/origin")
-_DIVERGING = ("fail", "suspected")
 # A loss that is not finite follows from the step before it.
 _STEPS_BEFORE = 2
 
@@ -58,7 +57,7 @@ def needs_looks_in_place(observed: Evidence) -> bool:
 def _lend_square(result: Evidence, own: dict[str, Row]) -> None:
     """A loss of torch's own that broadcasts is one finding: the close-up knows the line of its call."""
     shapes, square = result.row("OBJECTIVE/shapes"), own.get("OBJECTIVE/broadcast")
-    if shapes is not None and square is not None and shapes.status in _DIVERGING and square.status == "fail":
+    if shapes is not None and square is not None and shapes.diverges and square.status == "fail":
         shapes.where = _joined(square.where, shapes.where)
         del own["OBJECTIVE/broadcast"]
 
@@ -69,7 +68,7 @@ def _lend_origin(result: Evidence, own: dict[str, Row]) -> None:
         return
     for row_id in ("GRADIENT/finite", "OBJECTIVE/loss"):
         row = result.row(row_id)
-        if row is None or row.status not in _DIVERGING or not _same_time(row, origin, result):
+        if row is None or not row.diverges or not _same_time(row, origin, result):
             continue
         row.step = min(row.step or origin.step, origin.step)
         row.where = _joined(origin.where, row.where)
@@ -95,12 +94,12 @@ def _same_time(row: Row, origin: Row, result: Evidence) -> bool:
 
 def _lend_cut(result: Evidence, close: Evidence) -> None:
     mine, theirs = result.row("DEPENDENCY/reached"), close.row("DEPENDENCY/reached")
-    if mine is None or theirs is None or mine.status not in _DIVERGING:
+    if mine is None or theirs is None or not mine.diverges:
         return
     if mine.status == "suspected" and set() < _names(mine, "owned") <= _names(theirs, "unused"):
         mine.status, mine.where, mine.text = "evidence", theirs.where, theirs.text
     same = mine.values.get("missed") == theirs.values.get("missed")
-    if same and mine.status in _DIVERGING and theirs.status in _DIVERGING:
+    if same and mine.diverges and theirs.diverges:
         # The places an experiment may mend stay those that were seen over the whole run.
         mine.where, mine.text = theirs.where, theirs.text
         mine.values |= {"ends": theirs.values.get("ends", [])}

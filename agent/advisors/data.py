@@ -39,7 +39,7 @@ def items_written_over(evidence: Evidence, row: Row) -> Proposal | None:
 def sorted_rows(evidence: Evidence, row: Row) -> Proposal | None:
     """Shuffle the loader that reads rows sorted by class. None where its line is not known."""
     made = next((site for site in row.where if site.line is not None), None)
-    if row.status not in ("fail", "suspected") or made is None:
+    if not row.diverges or made is None:
         return None
     lead: dict[str, Expected] = {f"row[{row.id}]": PASSES, "input.first": "different", "loss.last": "different"}
     return experiment(

@@ -75,7 +75,7 @@ def below_its_floor(evidence: Evidence, row: Row) -> Proposal | None:
 
 def all_pairs(evidence: Evidence, row: Row) -> Proposal | None:
     """Let outputs and targets meet entry by entry. The line of the arithmetic is the row's last one."""
-    if row.status not in ("fail", "suspected"):
+    if not row.diverges:
         return None
     sites = [site.place for site in row.where if site.line is not None]
     lead: dict[str, Expected] = {f"row[{row.id}]": PASSES, "loss.first": "different", "loss.last": "different"}
@@ -103,7 +103,7 @@ def all_pairs(evidence: Evidence, row: Row) -> Proposal | None:
 
 def left_in_eval_mode(evidence: Evidence, row: Row) -> Proposal | None:
     """Train in train mode."""
-    if row.status not in ("fail", "suspected") or row.values.get("training") is not False:
+    if not row.diverges or row.values.get("training") is not False:
         return None
     lead: dict[str, Expected] = {f"row[{row.id}]": PASSES, "output.first": "different", "loss.last": "different"}
     return experiment(

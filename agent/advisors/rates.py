@@ -19,7 +19,7 @@ def schedule(evidence: Evidence, row: Row) -> Proposal | None:
 
     None for a row that describes and accuses nobody.
     """
-    if row.status not in ("fail", "suspected"):
+    if not row.diverges:
         return None
     every = _meant_count(row)
     changes: dict[str, Expected] = {f"row[{row.id}]": PASSES, "lr.last": "different"}

@@ -153,7 +153,7 @@ def put_back(evidence: Evidence, row: Row) -> Proposal | None:
 
 def remembered(evidence: Evidence, row: Row) -> Proposal | None:
     """Let the optimizer begin without the state that it was given."""
-    if row.status not in ("fail", "suspected"):
+    if not row.diverges:
         return None
     lead: dict[str, Expected] = {f"row[{row.id}]": PASSES, "delta.net[*]": "different", "loss.last": "down"}
     return experiment(

@@ -10,7 +10,7 @@ from weaklink.collector.evidence import Evidence, Row
 def left_out(evidence: Evidence, row: Row) -> Proposal | None:
     """Supervise the label or the end token that is left out. None for masks that the script makes by hand."""
     label, token = row.values.get("label"), row.values.get("token")
-    if row.status not in ("fail", "suspected") or row.values.get("supervised") != 0:
+    if not row.diverges or row.values.get("supervised") != 0:
         return None
     if isinstance(label, int) and row.values.get("ignore_index") == label:
         choice, missing = ExperimentChoice(name="without_ignore_index"), label
@@ -76,7 +76,7 @@ def scored_padding(evidence: Evidence, row: Row) -> Proposal | None:
 def misplaced_prior(evidence: Evidence, row: Row) -> Proposal | None:
     """Give each class the number that fits its count."""
     order = row.values.get("order")
-    if row.status not in ("fail", "suspected") or not isinstance(order, list):
+    if not row.diverges or not isinstance(order, list):
         return None
     lead: dict[str, Expected] = {f"row[{row.id}]": PASSES, "loss.first": "different", "loss.last": "different"}
     return experiment(

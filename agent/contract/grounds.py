@@ -15,8 +15,6 @@ from weaklink.agent.proposal import Proposal
 from weaklink.collector.catalogue import CATALOGUE
 from weaklink.collector.evidence import Evidence
 
-_DIVERGING = ("fail", "suspected")
-
 
 def decides(proposal: Proposal, evidence: Evidence) -> Iterator[str]:
     """The experiment's change is one that the first mechanism's family has a part in."""
@@ -65,7 +63,7 @@ def _by_row(*rows: str) -> Callable[[Evidence], str | None]:
     def check(evidence: Evidence) -> str | None:
         found = [row for row in map(evidence.row, rows) if row is not None]
         measured = [row for row in found if row.status != "not_measured"]
-        if any(row.status in _DIVERGING for row in measured) or (found and not measured):
+        if any(row.diverges for row in measured) or (found and not measured):
             return None
         if not found:
             return f"the chain has no {' and no '.join(map(quoted, rows))}"

@@ -9,11 +9,11 @@ from math import comb
 
 from weaklink.agent.record.recoveries import RecoveryRun, Side, UsedMetric
 from weaklink.agent.verdict import Recovery
+from weaklink.collector.evidence import DIVERGING
 
 # Three seeds a side keep apart by chance in one of twenty comparisons, whether by their row or by a metric.
 CHANCE = 1 / 20
 FEWEST_SEEDS = 3
-DIVERGES = ("fail", "suspected")
 PASSES = ("pass", "evidence")
 # A chain holds these only where it finds what they tell of: a repair that ran to its end without them passes.
 ONLY_WHERE_FOUND = ("OBJECTIVE/reduction", "OBJECTIVE/broadcast", "DEPENDENCY/carried", "GRADIENT/origin")
@@ -104,7 +104,7 @@ class _Judgement:
         if self._changed:
             return "inconclusive", [f"The baseline changed since the diagnosis: {_named(self._changed)}."]
         first = self._before[0]
-        if first.row not in DIVERGES:
+        if first.row not in DIVERGING:
             return "inconclusive", [f"The baseline does not show {self._row} again: {_found(first)}."]
         return None
 
@@ -116,7 +116,7 @@ class _Judgement:
                 return self._no([f"The repair raises {run.raised.type}{where} on seed {run.seed}."])
             if run.exit_code not in (None, 0, other.exit_code):
                 return self._no([f"The repair leaves with exit code {run.exit_code} on seed {run.seed}."])
-        if self._of(DIVERGES):
+        if self._of(DIVERGING):
             return None
         for run, other in zip(self._after, self._before, strict=True):
             if run.problem is not None:
@@ -126,7 +126,7 @@ class _Judgement:
         return None
 
     def _rows(self) -> tuple[Recovery, list[str]] | None:
-        if still := self._of(DIVERGES):
+        if still := self._of(DIVERGING):
             return self._no([f"{self._row} still diverges on {_seeds(still)} of the repair."])
         if wanting := [run for run in self._after if not self._passes(run)]:
             text = f"{self._row} is not measured on {_seeds(wanting)} of the repair: {_found(wanting[0])}."
@@ -142,7 +142,7 @@ class _Judgement:
         return gone or run.row in PASSES
 
     def _learns(self) -> tuple[Recovery, list[str]] | None:
-        shown, of = sum(run.row in DIVERGES for run in self._before), len(self._before)
+        shown, of = sum(run.row in DIVERGING for run in self._before), len(self._before)
         if by_chance(shown, of) > CHANCE and not self._better:
             text = f"The baseline itself shows {self._row} on {shown} of {of} seeds: that the repair does not show it"
             return "inconclusive", [f"{text} may be chance. More seeds can tell (--seeds {_enough(shown, of)})."]
@@ -194,7 +194,7 @@ class _Judgement:
             found.append(f"Other rows: the repaired run diverges at {_named([str(name) for name in now])}.")
         if any(run.row == "evidence" for run in self._after):
             found.append(f"Row: {self._row} gives a number there, and no row says that it is right.")
-        if any(run.row == "absent" for run in self._after) and not self._of(DIVERGES):
+        if any(run.row == "absent" for run in self._after) and not self._of(DIVERGING):
             found.append(f"Row: {self._row} is told only where it is found, and the repaired runs have none.")
         found.append("Seeds: generators that the script seeds by itself (its data, often) began alike in every run.")
         return [*found, *ALWAYS]

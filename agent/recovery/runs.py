@@ -10,12 +10,11 @@ from pathlib import Path
 from weaklink.agent.close_up import closer
 from weaklink.agent.progress import Progress
 from weaklink.agent.record.recoveries import RecoveryRun, Side, UsedMetric
-from weaklink.agent.recovery.decision import DIVERGES
 from weaklink.agent.recovery.metric import read_metric
 from weaklink.agent.runner import Runner
 from weaklink.collector.declared import Intent
 from weaklink.collector.errors import SubjectError
-from weaklink.collector.evidence import Evidence, SourceFile, Subject, in_chain_order
+from weaklink.collector.evidence import DIVERGING, Evidence, SourceFile, Subject, in_chain_order
 from weaklink.collector.job import JobResult
 
 
@@ -145,7 +144,7 @@ def compare(row_id: str, baseline: list[RecoveryRun], repair: list[RecoveryRun])
         order = list(after.rows)
         earlier = order[: order.index(row_id)] if row_id in after.rows else order
         after.newly_failing = [
-            name for name in earlier if after.rows[name] == "fail" and before.rows.get(name) not in DIVERGES
+            name for name in earlier if after.rows[name] == "fail" and before.rows.get(name) not in DIVERGING
         ]
 
 

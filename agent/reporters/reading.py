@@ -11,7 +11,7 @@ from weaklink.agent.record.recoveries import RecoveryFinished
 from weaklink.agent.reporters.text import value_text
 from weaklink.agent.reporters.view import IncidentView
 from weaklink.agent.verdict import IncidentStatus, MechanismOutcome, MechanismStatus, PredictionOutcome
-from weaklink.collector.evidence import Row, Site
+from weaklink.collector.evidence import DIVERGING, Row, Site
 
 WHAT_LIMIT = 3
 
@@ -96,7 +96,7 @@ def _better(item: PredictionOutcome) -> bool:
 def _still_shown(incident: IncidentView, row: Row) -> bool:
     """Whether the treated rerun diverges at that row as the control does."""
     judged = incident.verdict.verdict.predictions if incident.verdict is not None else []
-    return any(item.measurement == f"row[{row.id}]" and item.treatment in ("fail", "suspected") for item in judged)
+    return any(item.measurement == f"row[{row.id}]" and item.treatment in DIVERGING for item in judged)
 
 
 def withdrawn_row(incident: IncidentView) -> Row | None:
