@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from weaklink.agent.advisors.asking import Asking, Pasting
 from weaklink.agent.advisors.base import Advisor
 from weaklink.agent.advisors.by_hand import ByHand, chosen
 from weaklink.agent.progress import Progress
@@ -23,7 +24,7 @@ from weaklink.agent.record.chain import RecordWriter
 from weaklink.agent.record.incident import Incident, Round
 from weaklink.agent.reporters.reading import choice_text, status_of
 from weaklink.agent.runner import Runner
-from weaklink.agent.session import Finished, Options, Session
+from weaklink.agent.session import Finished, Options, Session, nobody
 from weaklink.agent.verdict import IncidentStatus
 from weaklink.collector.errors import UsageError, WeaklinkError
 from weaklink.collector.evidence import Evidence
@@ -40,7 +41,12 @@ class Addition:
 
 
 def continue_incident(
-    incident: Incident, addition: Addition, options: Options, advisor: Advisor, progress: Progress
+    incident: Incident,
+    addition: Addition,
+    options: Options,
+    advisor: Advisor | Asking | Pasting,
+    progress: Progress,
+    operator: Callable[[str], str | None] = nobody,
 ) -> Finished:
     """One more round: facts, answer, contract, frozen prediction, reruns, verdict.
 
@@ -52,6 +58,7 @@ def continue_incident(
         options: As for the diagnosis, with all that is declared now.
         advisor: Who answers, unless the operator chose the experiment.
         progress: Where to report.
+        operator: Is asked a model's one question.
 
     Raises:
         UsageError: There is nothing to go on from or nothing new, a fact cannot be taken, the chosen experiment cannot
@@ -59,10 +66,11 @@ def continue_incident(
         RecordDamagedError: The record cannot be continued.
     """
     anew = declares_more(incident, options)
-    check_continuable(incident, addition, options, anew)
+    another_voice = isinstance(advisor, (Asking, Pasting))
+    check_continuable(incident, addition, options, anew, another_voice)
     if addition.experiment is not None:
         advisor = ByHand(addition.experiment)
-    session = Continuing(options, advisor, progress, incident=incident, addition=addition, anew=anew)
+    session = Continuing(options, advisor, progress, operator=operator, incident=incident, addition=addition, anew=anew)
     return session.go_on()
 
 
@@ -73,8 +81,12 @@ def declares_more(incident: Incident, options: Options) -> bool:
     return before != (options.task, options.rule, list(options.user_code), options.intent.said)
 
 
-def check_continuable(incident: Incident, addition: Addition, options: Options, anew: bool) -> None:
+def check_continuable(
+    incident: Incident, addition: Addition, options: Options, anew: bool, another_voice: bool = False
+) -> None:
     """Refuse before anything is written what could lead nowhere.
+
+    With `another_voice` somebody else than the playbook is asked, which is something new by itself.
 
     Raises:
         UsageError: As `continue_incident` says.
@@ -82,7 +94,7 @@ def check_continuable(incident: Incident, addition: Addition, options: Options, 
     about, evidence = str(incident.folder), incident.evidence
     if evidence is None:
         raise UsageError("Nothing was observed in this incident.", about=about, hint="diagnose again for a new one.")
-    if not (addition.facts or addition.experiment or anew):
+    if not (addition.facts or addition.experiment or anew or another_voice):
         hint = 'say what you know (--fact "..."), declare it (--trainable, --rule, ...), or choose an --experiment.'
         if incident.frozen is not None and incident.verdict is None:
             hint = f"its frozen experiment was never run: `weaklink verify {about}`."
@@ -226,8 +238,8 @@ class Continuing(Session):
             evidence, interrupted = self._closer(record, evidence, runner)
         return self._conclude(evidence, runner, interrupted=interrupted)
 
-    def _propose(self, evidence: Evidence) -> Proposal | None:
-        proposal = super()._propose(evidence)
+    def _propose(self, evidence: Evidence, runner: Runner | None) -> Proposal | None:
+        proposal = super()._propose(evidence, runner)
         if proposal is not None and proposal.outcome == "experiment":
             before = next((each for each in self.incident.rounds if each.judged(proposal)), None)
             if before is not None:

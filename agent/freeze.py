@@ -54,6 +54,8 @@ def _claim(evidence: Evidence, proposal: Proposal, plan: list[Horizon], pins: Pi
     body = proposal.model_dump(mode="json")
     # Quoted values are measurements: they belong to the context.
     body["cited"] = [{"row": citation.row, "field": citation.field} for citation in proposal.cited]
+    # Lines that were read are grounds for the prediction, no part of it; the files' hashes stand below.
+    del body["sources"]
     return {
         "schema": CLAIM_SCHEMA,
         "subject": evidence.subject.model_dump(mode="json") | {"name": claimed_name(evidence)},
@@ -88,6 +90,7 @@ def _context(evidence: Evidence, proposal: Proposal) -> dict[str, Any]:
         "environment": evidence.environment.model_dump(mode="json"),
         "fingerprint": evidence.fingerprint.model_dump(mode="json"),
         "cited": [citation.model_dump(mode="json") for citation in proposal.cited],
+        **({"read": [line.model_dump(mode="json") for line in proposal.sources]} if proposal.sources else {}),
         "means": {"look": how.look, "close_up_from": list(how.starts)},
         "outside_sources": [s.model_dump(mode="json") for s in evidence.sources if is_absolute(s.path)],
     }

@@ -85,6 +85,14 @@ class Citation(Model):
     value: Value
 
 
+class SourceCitation(Model):
+    """A line of a file that the advisor was shown and relies on, as it stands there; `text` may leave out its ends."""
+
+    file: str
+    line: int
+    text: str = ""
+
+
 class ExperimentChoice(Model):
     """One entry of the catalogue, with its parameters."""
 
@@ -121,6 +129,7 @@ class Proposal(Model):
     first_row: str | None = None
     dissent: str | None = None
     cited: list[Citation] = []
+    sources: list[SourceCitation] = []
     mechanisms: list[Mechanism] = []
     experiment: ExperimentChoice | None = None
     must_change: list[str] = []

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from weaklink.agent.advisors.asking import Asking, Pasting
 from weaklink.agent.advisors.base import Advisor
+from weaklink.agent.advisors.playbook import Playbook
 from weaklink.agent.baseline import keep_baseline
 from weaklink.agent.brief import render_brief
 from weaklink.agent.captured import keep_step
 from weaklink.agent.close_up import closer
 from weaklink.agent.contract import violations
-from weaklink.agent.errors import ContractNotMetError, NothingMeasuredError
+from weaklink.agent.conversation.limits import ATTEMPTS
+from weaklink.agent.errors import AdvisorError, ContractNotMetError, NothingMeasuredError
 from weaklink.agent.freeze import freeze
 from weaklink.agent.horizons import Horizon, cost, horizons, means
 from weaklink.agent.progress import Progress
 from weaklink.agent.proposal import Proposal
 from weaklink.agent.record.bodies import (
+    AdvisorFailed,
     Answered,
     Asked,
     Closed,
     Frozen,
     Observed,
     Opened,
+    OperatorFact,
+    PlaybookAnswered,
     RerunStarted,
     VerdictReached,
 )
@@ -44,7 +51,8 @@ from weaklink.collector.evidence import Evidence, Subject, evidence_text, write_
 from weaklink.collector.job import Pins
 from weaklink.collector.table.text import printable
 
-ATTEMPTS = 3
+# Advisors that answer by fixed rules of ours; what the playbook says is recorded beside any other one's answer.
+BY_RULES = (Playbook.name, "operator")
 
 
 @dataclass(frozen=True)
@@ -79,17 +87,25 @@ class Finished:
     problem: str | None = None
 
 
+def nobody(question: str) -> str | None:
+    """The operator where there is no terminal: a question is left open."""
+    return None
+
+
 @dataclass
 class Session:
     """Writes one incident. Everything measured is recorded before the next thing starts.
 
-    `facts` are what the operator said; an advisor is shown them as quoted data.
+    `facts` are what the operator said; an advisor is shown them as quoted data. `operator` is asked a model's one
+    question, and answers or leaves it open.
     """
 
     options: Options
-    advisor: Advisor
+    advisor: Advisor | Asking | Pasting
     progress: Progress
     facts: tuple[str, ...] = ()
+    operator: Callable[[str], str | None] = nobody
+    failure: str | None = field(default=None, init=False)
     folder: Path = field(init=False)
     writer: RecordWriter = field(init=False)
 
@@ -223,7 +239,12 @@ class Session:
             raise NothingMeasuredError.of(evidence, self.folder)
         if interrupted:
             return self._close(IncidentStatus(), 130, "interrupted while observing")
-        proposal = self._propose(evidence)
+        try:
+            proposal = self._propose(evidence, runner)
+        except KeyboardInterrupt:
+            return self._close(IncidentStatus(), 130, "interrupted while the advisor was asked")
+        if proposal is None and isinstance(self.advisor, Pasting):
+            return self._close(IncidentStatus(cause="unknown"), None, "an answer is waited for: `weaklink answer`")
         if proposal is None:
             self._close(IncidentStatus(), 3, f"the contract was not met in {ATTEMPTS} answers")
             raise ContractNotMetError(self.advisor.name, self.folder)
@@ -236,20 +257,79 @@ class Session:
             return self._close(status, None, None)
         return self._verify(evidence, proposal, frozen, plan, runner)
 
-    def _propose(self, evidence: Evidence) -> Proposal | None:
+    def _propose(self, evidence: Evidence, runner: Runner | None) -> Proposal | None:
+        if self.advisor.name not in BY_RULES:
+            # Beside the answer, never in its place.
+            own = PlaybookAnswered(proposal=Playbook().advise(evidence, "", []))
+            self.writer.append("playbook.answered", own)
+        if isinstance(self.advisor, Asking):
+            return self._converse(self.advisor, evidence, runner) or self._fall_back(evidence)
+        if isinstance(self.advisor, Pasting):
+            return None
+        return self._advised(self.advisor, evidence)
+
+    def _advised(self, advisor: Advisor, evidence: Evidence) -> Proposal | None:
         brief = render_brief(evidence, self.facts)
         objections: list[str] = []
         for attempt in range(1, ATTEMPTS + 1):
-            self.writer.append("advisor.asked", Asked(advisor=self.advisor.name, attempt=attempt, brief=brief))
-            proposal = self.advisor.advise(evidence, brief, objections)
+            self.writer.append("advisor.asked", Asked(advisor=advisor.name, attempt=attempt, brief=brief))
+            proposal = advisor.advise(evidence, brief, objections)
             objections = [str(violation) for violation in violations(proposal, evidence)]
             self.writer.append(
                 "advisor.answered",
-                Answered(advisor=self.advisor.name, attempt=attempt, proposal=proposal, violations=objections),
+                Answered(advisor=advisor.name, attempt=attempt, proposal=proposal, violations=objections),
             )
             if not objections:
                 return proposal
         return None
+
+    def _converse(self, asking: Asking, evidence: Evidence, runner: Runner | None) -> Proposal | None:
+        """The model's answer; None where it gave none that holds, which is recorded and told."""
+        from weaklink.agent.asked import ask, told  # lazily: the playbook needs nothing of it
+
+        options = self.options
+        opening = told(
+            evidence,
+            self.facts,
+            asking.telling,
+            options.folder,
+            options.incidents,
+            measured_here=runner is not None,
+            can_rerun=runner is not None and options.rerun,
+        )
+        try:
+            proposal = ask(asking, evidence, opening, runner, self.writer, self._operator_says)
+        except AdvisorError as error:
+            kind = "recording" if asking.spoken is not None else "endpoint"
+            self._failed(asking, kind, error.message, error.about, error.hint)
+            return None
+        if proposal is None:
+            self._failed(asking, "contract_not_met", f"the contract was not met in {ATTEMPTS} answers")
+        return proposal
+
+    def _operator_says(self, question: str) -> str | None:
+        recorded = self.advisor.operator if isinstance(self.advisor, Asking) else ()
+        # A model asks once; what the operator said to a recorded one is part of the recording.
+        text = recorded[0] if recorded else self.operator(question)
+        if text is not None:
+            given = datetime.now().astimezone().isoformat(timespec="seconds")
+            fact = OperatorFact(number=len(self.facts) + 1, text=text, given=given)
+            self.writer.append("operator.fact", fact)
+            self.facts = (*self.facts, text)
+        return text
+
+    def _failed(
+        self, asking: Asking, kind: str, problem: str, about: str | None = None, hint: str | None = None
+    ) -> None:
+        body = {"advisor": asking.name, "kind": kind, "problem": problem, "about": about, "hint": hint}
+        self.writer.append("advisor.failed", AdvisorFailed.model_validate(body))
+        self.failure = f"the {asking.name} advisor gave no answer: {problem}"
+
+    def _fall_back(self, evidence: Evidence) -> Proposal:
+        """What the user came for is still delivered: the playbook's answer, under the playbook's name."""
+        proposal = Playbook().advise(evidence, "", [])
+        self.writer.append("advisor.answered", Answered(advisor=Playbook.name, attempt=1, proposal=proposal))
+        return proposal
 
     def _freeze(self, evidence: Evidence, proposal: Proposal, plan: list[Horizon], pins: Pins) -> Frozen:
         frozen = freeze(evidence, proposal, plan, pins, self.options.rule, self.options.intent)
@@ -308,7 +388,12 @@ class Session:
         self.writer.append("rerun.finished", finished(role, record))
 
     def _close(self, status: IncidentStatus, exit_code: int | None, problem: str | None) -> Finished:
-        """Write the last line. Without an exit code, the chain decides: 1 for a divergence or an exception, else 0."""
+        """Write the last line. Without an exit code, the chain decides: 1 for a divergence or an exception, else 0.
+
+        An advisor that was asked and gave no answer outranks that.
+        """
+        if exit_code is None and self.failure is not None:
+            exit_code, problem = AdvisorError.exit_code, self.failure
         code = exit_code if exit_code is not None else _exit_code(Incident.read(self.folder))
         self.writer.append("incident.closed", Closed(status=status, exit_code=code, problem=problem), durable=True)
         return Finished(Incident.read(self.folder), code, problem)
@@ -322,7 +407,7 @@ class Session:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def verify_incident(incident: Incident, options: Options, progress: Progress, advisor: Advisor) -> Finished:
+def verify_incident(incident: Incident, options: Options, progress: Progress) -> Finished:
     """Run the frozen experiment of an incident that was left without its reruns.
 
     Raises:
@@ -332,7 +417,7 @@ def verify_incident(incident: Incident, options: Options, progress: Progress, ad
     from weaklink.agent.resuming import check_resumable
 
     evidence, proposal, frozen, plan = check_resumable(incident, options)
-    session = Session(options, advisor, progress)
+    session = Session(options, Playbook(), progress)  # what is frozen needs no advisor any more
     session.folder = incident.folder
     session.writer = RecordWriter.resume(incident.folder)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,6 +15,7 @@ from weaklink.agent.cli.said import Said
 from weaklink.agent.subject_files import named_function
 from weaklink.collector.declared import Intent
 from weaklink.collector.errors import UsageError
+from weaklink.collector.evidence import Model
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -25,12 +26,31 @@ FILE = "weaklink.toml"
 _SCHEMA = "see docs/intent.md for a whole file."
 
 
+class ModelSettings(Model):
+    """The file's table `[model]`: which language model is asked where one is asked, and what it may be told.
+
+    The file alone never asks one, and never holds a key: a repository that somebody cloned must not be able to send
+    anything anywhere. Prices are US dollars a million tokens.
+    """
+
+    name: str | None = None
+    base_url: str | None = None
+    context: int | None = None
+    source: bool = True
+    deadline: float | None = None
+    price_input: float | None = None
+    price_output: float | None = None
+    reads: int | None = None
+    instruments: int | None = None
+
+
 class FileSettings(Intent):
     """The file's top level: what can be intended, and the options that have the same name on the command line."""
 
     task: str | None = None
     rule: str | None = None
     user_code: list[str] = []
+    model: ModelSettings = ModelSettings()
 
 
 @dataclass(frozen=True)
@@ -41,6 +61,7 @@ class Settings:
     rule: str | None
     user_code: tuple[str, ...]
     intent: Intent
+    model: ModelSettings = field(default_factory=ModelSettings)
 
 
 def read_settings(said: Said, folder: Path | None = None) -> Settings:
@@ -73,6 +94,7 @@ def read_settings(said: Said, folder: Path | None = None) -> Settings:
         rule=named_function(rule, folder, "--rule" if said.rule is not None else f"rule in {name}"),
         user_code=said.user_code or tuple(found.user_code),
         intent=intent,
+        model=found.model,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from weaklink.agent.cli.said import Said
+from weaklink.agent.cli.said import Said, SaidAdvisor
 from weaklink.collector.errors import UsageError, WeaklinkError
 
 HELP = """Name the first broken link of a PyTorch run that runs but does not learn, and prove it by a controlled rerun.
@@ -70,6 +70,33 @@ Config = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Declarations; the command line wins over them [default: weaklink.toml]."),
 ]
+AdvisorName = Annotated[
+    str | None,
+    typer.Option("--advisor", help="playbook (built in, offline), openai, recorded or paste [default: playbook]."),
+]
+ModelName = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", help="Ask this language model; what is sent: `weaklink prompt`."),
+]
+BaseUrl = Annotated[
+    str | None, typer.Option("--base-url", metavar="URL", help="Its Chat Completions endpoint [default: OpenAI's].")
+]
+ApiKeyEnv = Annotated[
+    str | None,
+    typer.Option(
+        "--api-key-env", metavar="NAME", help="Variable with its key [default: WEAKLINK_API_KEY, or OpenAI's]."
+    ),
+]
+Context = Annotated[
+    int | None, typer.Option("--context", min=1, metavar="N", help="Tokens that it reads at once [default: 32768].")
+]
+NoSource = Annotated[bool, typer.Option("--no-source", help="Show it no source, no data file, and let it read none.")]
+ReadRoot = Annotated[
+    str | None, typer.Option("--read", metavar="ROOT", help="Folder that it may read in [default: the current one].")
+]
+Recording = Annotated[
+    str | None, typer.Option("--recording", metavar="FILE", help="Hold a recorded conversation again, offline.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")]
 Incident = Annotated[str, typer.Argument(metavar="INCIDENT", help="Folder of an incident, or its events.jsonl.")]
 
@@ -100,9 +127,14 @@ def diagnose(
     words: Words = None,
     module: Module = None,
     python: Python = None,
-    advisor: Annotated[
-        str, typer.Option(help="Who names the mechanisms; `playbook` is built in and offline.")
-    ] = "playbook",
+    advisor: AdvisorName = None,
+    model: ModelName = None,
+    base_url: BaseUrl = None,
+    api_key_env: ApiKeyEnv = None,
+    context: Context = None,
+    no_source: NoSource = False,
+    read: ReadRoot = None,
+    recording: Recording = None,
     deadline: Deadline = 600.0,
     horizon: Annotated[
         int | None,
@@ -147,7 +179,7 @@ def diagnose(
         words or [],
         module,
         python,
-        advisor,
+        SaidAdvisor(advisor, model, base_url, api_key_env, context, not no_source, read, recording),
         deadline,
         horizon,
         not no_rerun,
@@ -329,6 +361,14 @@ def continue_(
     no_rerun: Annotated[
         bool, typer.Option("--no-rerun", help="Stop after freezing; run it later with `verify`.")
     ] = False,
+    advisor: AdvisorName = None,
+    model: ModelName = None,
+    base_url: BaseUrl = None,
+    api_key_env: ApiKeyEnv = None,
+    context: Context = None,
+    no_source: NoSource = False,
+    read: ReadRoot = None,
+    recording: Recording = None,
     task: Task = None,
     user_code: UserCode = None,
     rule: Rule = None,
@@ -358,6 +398,7 @@ def continue_(
         experiment,
         inside,
         python,
+        SaidAdvisor(advisor, model, base_url, api_key_env, context, not no_source, read, recording),
         deadline,
         horizon,
         not no_rerun,
@@ -437,12 +478,12 @@ def check(
 @app.command()
 def export(
     incident: Incident,
-    format: Annotated[str, typer.Option("--format", "-f", help="json, md, html or pytest.")] = "html",
+    format: Annotated[str, typer.Option("--format", "-f", help="json, md, html, pytest or recording.")] = "html",
     out: Annotated[
         str | None, typer.Option("--out", "-o", metavar="FILE", help="File to write; `-` is stdout.")
     ] = None,
 ) -> None:
-    """Write an incident as a JSON receipt, Markdown, one offline HTML file, or a regression test."""
+    """Write an incident as a JSON receipt, Markdown, one offline HTML file, a regression test, or its conversation."""
     from weaklink.agent.cli.commands import export as command
 
     command.run(incident, format, out)

@@ -21,3 +21,17 @@ class Said:
     def intends(self) -> bool:
         """Whether anything was said that only a run can be held against."""
         return bool(self.trainable or self.frozen or self.classes or self.config)
+
+
+@dataclass(frozen=True)
+class SaidAdvisor:
+    """The options of one command line on who is asked, and on what may be told; None: not said."""
+
+    advisor: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    context: int | None = None
+    source: bool = True
+    read: str | None = None
+    recording: str | None = None

@@ -4,7 +4,11 @@ incident.opened      what was asked for
 evidence.observed    the evidence of the observed run, whole; once more with what a close-up added
 baseline.kept        the files the observed run started from, with their hashes
 advisor.asked        what the advisor was shown
+advisor.exchanged    one request to a language model, and its reply word for word
+advisor.looked       what the model asked to see before it answered, and what it was shown
 advisor.answered     what it answered, and the contract's violations (empty: accepted)
+playbook.answered    what the built-in playbook says, beside a model's answer
+advisor.failed       why no answer came, or none that meets the contract
 prediction.frozen    claim and context with their digests, on disk before the first rerun starts
 rerun.started        which rerun, under which intervention
 rerun.finished       its evidence, or how it died
@@ -23,6 +27,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from weaklink.agent.conversation.looks import Looked
+from weaklink.agent.conversation.messages import Message, Reply
 from weaklink.agent.proposal import Proposal
 from weaklink.agent.record.recoveries import BaselineKept, RecoveryFinished, RecoveryStarted
 from weaklink.agent.verdict import IncidentStatus, Verdict
@@ -54,16 +60,64 @@ class Observed(Model):
 
 
 class Asked(Model):
+    """`model` and `endpoint` (host and port) are those of a language model; `spoken` is when a recorded one spoke."""
+
     advisor: str
     attempt: int
     brief: str
+    model: str | None = None
+    endpoint: str | None = None
+    spoken: str | None = None
 
 
 class Answered(Model):
+    """`proposal` is None where the words (`text`, whole) could not be read as one; then `violations` says why."""
+
     advisor: str
     attempt: int
-    proposal: Proposal
+    proposal: Proposal | None
     violations: list[str] = []
+    text: str | None = None
+
+
+class Exchanged(Model):
+    """One request to a language model and its reply.
+
+    `sent` are the messages that earlier exchanges did not send, `sent_sha256` is that of everything in this request:
+    the opening, and as many of the last messages as fitted into the model's context.
+    """
+
+    advisor: str
+    attempt: int
+    turn: int
+    sent: list[Message]
+    sent_sha256: str
+    reply: Reply
+
+
+class LookedAt(Model):
+    """What a model asked to see before it answered, and what it was shown."""
+
+    advisor: str
+    attempt: int
+    turn: int
+    look: Looked
+
+
+class PlaybookAnswered(Model):
+    """The built-in playbook's answer, kept beside a model's. It is never taken for the model's."""
+
+    proposal: Proposal
+
+
+class AdvisorFailed(Model):
+    """Why an advisor gave no answer that holds: the endpoint, the contract, a recording that ended."""
+
+    advisor: str
+    kind: Literal["endpoint", "contract_not_met", "recording"]
+    problem: str
+    about: str | None = None
+    hint: str | None = None
 
 
 class Frozen(Model):
@@ -173,7 +227,11 @@ BODIES: dict[str, type[Model]] = {
     "evidence.observed": Observed,
     "baseline.kept": BaselineKept,
     "advisor.asked": Asked,
+    "advisor.exchanged": Exchanged,
+    "advisor.looked": LookedAt,
     "advisor.answered": Answered,
+    "playbook.answered": PlaybookAnswered,
+    "advisor.failed": AdvisorFailed,
     "prediction.frozen": Frozen,
     "rerun.started": RerunStarted,
     "rerun.finished": RerunFinished,

@@ -15,15 +15,19 @@ from pydantic import ValidationError
 from weaklink.agent.proposal import Proposal
 from weaklink.agent.record.bodies import (
     BODIES,
+    AdvisorFailed,
     Amended,
     Answered,
     Asked,
     Closed,
     Continued,
+    Exchanged,
     Frozen,
+    LookedAt,
     Observed,
     Opened,
     OperatorFact,
+    PlaybookAnswered,
     RerunFinished,
     VerdictReached,
 )
@@ -83,12 +87,14 @@ class Round:
     Attributes:
         continued: What this round was opened with; None for the first one.
         answered: Every answer of the advisor in it.
+        beside: What the playbook said in it where somebody else was asked.
         frozen: Its last frozen prediction, whose reruns and verdict follow.
         closed: How it ended.
     """
 
     continued: Continued | None
     answered: tuple[Answered, ...]
+    beside: Proposal | None
     frozen: Frozen | None
     reruns: tuple[RerunFinished, ...]
     verdict: VerdictReached | None
@@ -116,6 +122,10 @@ class Incident:
         observed: The last observation; `evidence` is its evidence.
         asked: What the advisor was shown, every attempt.
         answered: What it answered, every attempt.
+        exchanged: Every request to a language model, with its reply.
+        looked: What it asked to see.
+        beside: What the built-in playbook says where a model was asked.
+        failed: Why the advisor that was asked gave no answer that holds.
         frozen: The last frozen prediction.
         reruns: The reruns that finished after the last frozen prediction.
         verdict: The last verdict after the last frozen prediction (or without one).
@@ -136,6 +146,10 @@ class Incident:
     observed: Observed | None = None
     asked: list[Asked] = field(default_factory=list)
     answered: list[Answered] = field(default_factory=list)
+    exchanged: list[Exchanged] = field(default_factory=list)
+    looked: list[LookedAt] = field(default_factory=list)
+    beside: Proposal | None = None
+    failed: AdvisorFailed | None = None
     frozen: Frozen | None = None
     reruns: list[RerunFinished] = field(default_factory=list)
     verdict: VerdictReached | None = None
@@ -214,6 +228,14 @@ class Incident:
             self.asked.append(body)
         elif isinstance(body, Answered):
             self.answered.append(body)
+        elif isinstance(body, Exchanged):
+            self.exchanged.append(body)
+        elif isinstance(body, LookedAt):
+            self.looked.append(body)
+        elif isinstance(body, PlaybookAnswered):
+            self.beside = body.proposal
+        elif isinstance(body, AdvisorFailed):
+            self.failed = body
         elif isinstance(body, Frozen):
             # What was measured for an earlier prediction says nothing about this one.
             self.frozen, self.reruns, self.verdict = body, [], None
@@ -229,6 +251,7 @@ class Incident:
         elif isinstance(body, Continued):
             self.earlier.append(self._round())
             self.continued, self.asked, self.answered = body, [], []
+            self.exchanged, self.looked, self.beside, self.failed = [], [], None, None
             self.frozen, self.reruns, self.verdict, self.closed = None, [], None, None
         elif isinstance(body, BaselineKept):
             self.baseline = body
@@ -250,6 +273,7 @@ class Incident:
         return Round(
             continued=self.continued,
             answered=tuple(self.answered),
+            beside=self.beside,
             frozen=self.frozen,
             reruns=tuple(self.reruns),
             verdict=self.verdict,

@@ -19,6 +19,7 @@ from weaklink.agent.reporters.reading import (
 )
 from weaklink.agent.reporters.recovery import recovery_section
 from weaklink.agent.reporters.rounds import earlier, facts
+from weaklink.agent.reporters.speakers import asked_text, model_section
 from weaklink.agent.reporters.text import plural
 from weaklink.agent.reporters.view import IncidentView
 from weaklink.collector.evidence import Evidence, Row
@@ -30,6 +31,7 @@ def sections(incident: IncidentView) -> list[Section]:
         question(incident),
         facts(incident),
         meaning(incident),
+        model_section(incident),
         where(incident),
         experiment(incident),
         predictions(incident),
@@ -139,9 +141,14 @@ def said_by(incident: IncidentView) -> str:
     """Who the words are from. The playbook is never mistaken for a model."""
     advisor = advisor_of(incident)
     if advisor == "playbook":
-        return "the built-in playbook (fixed rules; no model was asked)"
+        asked = (
+            "no model was asked" if incident.failed is None else f"the {incident.failed.advisor} advisor gave no answer"
+        )
+        return f"the built-in playbook (fixed rules; {asked})"
     if advisor == "operator":
         return "the operator, who chose the experiment; what it must show follows fixed rules"
+    if advisor in ("openai", "recorded"):
+        return f"a language model ({asked_text(incident)})"
     return f"advisor {advisor}"
 
 

@@ -20,11 +20,13 @@ from weaklink.agent.reporters.reading import (
     sites,
     status_of,
 )
+from weaklink.agent.reporters.speakers import model_json, was_asked
 from weaklink.agent.reporters.view import IncidentView, RoundView
 from weaklink.collector.errors import WeaklinkError
 from weaklink.collector.evidence import Model, in_chain_order
 
 DIAGNOSIS_SCHEMA = "weaklink.diagnosis/1"
+ASKED_SCHEMA = "weaklink.diagnosis/2"  # with `model`; where somebody else than fixed rules was asked
 RECEIPT_SCHEMA = "weaklink.receipt/1"
 CONTINUED_RECEIPT_SCHEMA = "weaklink.receipt/2"  # with the facts and the rounds before; of an incident that went on
 ERROR_SCHEMA = "weaklink.error/1"
@@ -32,8 +34,9 @@ ERROR_SCHEMA = "weaklink.error/1"
 
 def diagnosis_json(incident: IncidentView) -> dict[str, Any]:
     """The one object `--json` prints for a diagnosis."""
+    asked = was_asked(incident)
     return {
-        "schema": DIAGNOSIS_SCHEMA,
+        "schema": ASKED_SCHEMA if asked else DIAGNOSIS_SCHEMA,
         "incident": str(incident.folder),
         "branch": incident.evidence.branch if incident.evidence else "not_measured",
         "first_divergence": _divergence(incident),
@@ -44,6 +47,7 @@ def diagnosis_json(incident: IncidentView) -> dict[str, Any]:
         "predictions": _predictions(incident),
         "status": plain(status_of(incident)),
         "advisor": advisor_of(incident),
+        **({"model": model_json(incident)} if asked else {}),
     }
 
 

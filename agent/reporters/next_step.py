@@ -64,6 +64,12 @@ def _step(incident: IncidentView, folder: str) -> tuple[Block, ...]:
     evidence = incident.evidence
     if evidence is not None and evidence.outcome.raised is not None and effective_divergence(incident) is None:
         return (Paragraph("The exception comes first. With it mended, diagnose again:"), again)
+    if evidence is not None and proposal is None and incident.beside is not None and not incident.answered:
+        return (
+            Paragraph("An answer is waited for. Print the prompt, give it to whom you like, and read the answer back:"),
+            Command(f"weaklink prompt {folder}"),
+            Command(f"weaklink answer {folder} FILE"),
+        )
     if evidence is None or (proposal is None and not incident.answered):
         return (Paragraph("The diagnosis did not get to its end; run it again:"), again)
     asked = proposal is not None and (proposal.outcome == "ask_operator" or bool(proposal.question))

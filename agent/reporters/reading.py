@@ -6,10 +6,9 @@ import math
 from typing import NamedTuple
 
 from weaklink.agent.proposal import ExperimentChoice, Mechanism, Proposal
-from weaklink.agent.record.bodies import VerdictReached
 from weaklink.agent.record.recoveries import RecoveryFinished
 from weaklink.agent.reporters.text import value_text
-from weaklink.agent.reporters.view import IncidentView
+from weaklink.agent.reporters.view import IncidentView, RoundView
 from weaklink.agent.verdict import IncidentStatus, MechanismOutcome, MechanismStatus, PredictionOutcome
 from weaklink.collector.evidence import DIVERGING, Row, Site
 
@@ -66,20 +65,23 @@ def effective_divergence(incident: IncidentView) -> Row | None:
     if row is None or row.status != "suspected":
         return row
     # A later round that decides nothing takes nothing back of what an earlier one confirmed.
-    rounds = [(before.proposal, before.verdict) for before in incident.earlier]
-    if any(_confirms(*round_, row) for round_ in [*rounds, (incident.proposal, incident.verdict)]):
+    if any(_confirms(round_, row) for round_ in (*incident.earlier, incident)):
         return row.model_copy(update={"status": "fail", "basis": "controlled"})
     if _settled_by(incident) == "refuted":
         return row if _still_shown(incident, row) else None
     return row
 
 
-def _confirms(proposal: Proposal | None, verdict: VerdictReached | None, row: Row) -> bool:
+def _confirms(round_: RoundView | IncidentView, row: Row) -> bool:
     """Whether a mechanism of this row was supported that rightly predicted a better run, and nothing is left to ask.
 
-    A dissent tests an earlier boundary: its outcome says nothing about the row that was suspected.
+    A dissent tests an earlier boundary: its outcome says nothing about the row that was suspected. What the playbook
+    would ask of this row is left to ask whoever answered: a model that forgets the question has not settled it.
     """
+    proposal, verdict = round_.proposal, round_.verdict
     if proposal is None or verdict is None or proposal.question or proposal.dissent or proposal.first_row != row.id:
+        return False
+    if round_.beside is not None and round_.beside.first_row == row.id and round_.beside.question:
         return False
     supported = [item.id for item in verdict.verdict.mechanisms if item.status == "supported"]
     judged = [item for item in verdict.verdict.predictions if item.mechanism in supported]

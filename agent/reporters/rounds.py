@@ -11,7 +11,12 @@ from weaklink.agent.reporters.reading import experiment_text
 from weaklink.agent.reporters.view import IncidentView, RoundView
 
 CONTINUED_SCHEMA = "weaklink.continued/1"
-SPEAKERS = {"playbook": "the built-in playbook", "operator": "the operator's choice of experiment"}
+SPEAKERS = {
+    "playbook": "the built-in playbook",
+    "operator": "the operator's choice of experiment",
+    "openai": "a language model",
+    "recorded": "a language model, recorded",
+}
 
 
 def facts(incident: IncidentView) -> Section | None:

@@ -8,12 +8,15 @@ from typing import Protocol
 
 from weaklink.agent.proposal import Proposal
 from weaklink.agent.record.bodies import (
+    AdvisorFailed,
     Amended,
     Answered,
     Asked,
     Closed,
     Continued,
+    Exchanged,
     Frozen,
+    LookedAt,
     Observed,
     Opened,
     OperatorFact,
@@ -37,6 +40,10 @@ class RoundView(Protocol):
     @property
     def proposal(self) -> Proposal | None:
         """The accepted answer."""
+
+    @property
+    def beside(self) -> Proposal | None:
+        """What the built-in playbook said where somebody else was asked."""
 
     @property
     def frozen(self) -> Frozen | None:
@@ -81,6 +88,22 @@ class IncidentView(Protocol):
     @property
     def proposal(self) -> Proposal | None:
         """The accepted proposal."""
+
+    @property
+    def exchanged(self) -> Sequence[Exchanged]:
+        """Every request to a language model, with its reply."""
+
+    @property
+    def looked(self) -> Sequence[LookedAt]:
+        """What a model asked to see before it answered."""
+
+    @property
+    def beside(self) -> Proposal | None:
+        """What the built-in playbook says where somebody else was asked."""
+
+    @property
+    def failed(self) -> AdvisorFailed | None:
+        """Why the advisor that was asked gave no answer that holds."""
 
     @property
     def frozen(self) -> Frozen | None:

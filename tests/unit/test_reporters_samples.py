@@ -6,13 +6,18 @@ import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from weaklink.agent.conversation.looks import Looked
+from weaklink.agent.conversation.messages import Message, Reply, Usage
 from weaklink.agent.proposal import Citation, ExperimentChoice, Mechanism, Prediction, Proposal, Repair
 from weaklink.agent.record.bodies import (
+    AdvisorFailed,
     Amended,
     Answered,
     Asked,
     Closed,
+    Exchanged,
     Frozen,
+    LookedAt,
     Observed,
     Opened,
     OperatorFact,
@@ -47,6 +52,10 @@ class Sample:
     observed: Observed | None = None
     asked: list[Asked] = field(default_factory=list)
     answered: list[Answered] = field(default_factory=list)
+    exchanged: list[Exchanged] = field(default_factory=list)
+    looked: list[LookedAt] = field(default_factory=list)
+    beside: Proposal | None = None
+    failed: AdvisorFailed | None = None
     frozen: Frozen | None = None
     reruns: list[RerunFinished] = field(default_factory=list)
     verdict: VerdictReached | None = None
@@ -341,6 +350,66 @@ def raised() -> Sample:
     )
 
 
+def exchange(turn: int, text: str, **usage: object) -> Exchanged:
+    reply = Reply(
+        text=text,
+        model="small-model",
+        endpoint="127.0.0.1:8080",
+        rung="json_schema",
+        finish="stop",
+        usage=Usage.model_validate(usage),
+        seconds=1.5,
+    )
+    sent = [Message(role="user", content="OWNERSHIP/owned: fail")]
+    return Exchanged(advisor="openai", attempt=turn, turn=turn, sent=sent, sent_sha256="0" * 64, reply=reply)
+
+
+def asked_model(spoken: str | None = None) -> Asked:
+    return Asked(
+        advisor="openai", attempt=1, brief="the brief", model="small-model", endpoint="127.0.0.1:8080", spoken=spoken
+    )
+
+
+def model_answered() -> Sample:
+    """A model looked at a file, was refused once, then answered as the playbook does, with another experiment."""
+    other = stale_proposal().model_copy(update={"experiment": ExperimentChoice(name="seed", parameters={"k": 1})})
+    refused = Answered(
+        advisor="openai", attempt=1, proposal=None, violations=["answer: there is no JSON object in it."], text="Hm."
+    )
+    looked = Looked(do="read", request={"file": "train.py"}, ok=True, text="1| import torch", file="train.py")
+    return replace(
+        stale_head(),
+        opened=opened(id="model_answered", advisor="openai"),
+        asked=[asked_model()],
+        exchanged=[
+            exchange(1, '{"turn": {"do": "read", "file": "train.py"}}', prompt_tokens=1400, answer_tokens=20),
+            exchange(2, "Hm.", prompt_tokens=1500, answer_tokens=2),
+            exchange(3, "{}", prompt_tokens=1600, answer_tokens=300),
+        ],
+        looked=[LookedAt(advisor="openai", attempt=1, turn=1, look=looked)],
+        answered=[refused, answered(other, "openai").model_copy(update={"attempt": 2})],
+        beside=stale_proposal(),
+    )
+
+
+def model_failed() -> Sample:
+    """The endpoint gave no answer; the playbook's is delivered, under its own name."""
+    return replace(
+        stale_head(),
+        opened=opened(id="model_failed", advisor="openai"),
+        asked=[asked_model()],
+        beside=stale_proposal(),
+        failed=AdvisorFailed(
+            advisor="openai",
+            kind="endpoint",
+            problem="The endpoint refused the connection.",
+            about="small-model at 127.0.0.1:8080",
+            hint="start the server, or check --base-url.",
+        ),
+        closed=Closed(status=stale_verdict().status, exit_code=3, problem="the openai advisor gave no answer"),
+    )
+
+
 def frozen_only() -> Sample:
     """`--no-rerun`: the predictions are frozen, nothing has tested them."""
     status = IncidentStatus(cause="suspected", action="none")
@@ -474,6 +543,16 @@ def hostile() -> Sample:
             answered(stale_proposal(), HOSTILE, (HOSTILE,)),
             answered(proposal, HOSTILE),
         ],
+        exchanged=[exchange(1, HOSTILE).model_copy(update={"advisor": HOSTILE})],
+        looked=[
+            LookedAt(
+                advisor=HOSTILE,
+                attempt=1,
+                turn=1,
+                look=Looked(do="read", request={"file": HOSTILE}, ok=False, text=HOSTILE, file=HOSTILE),
+            )
+        ],
+        beside=proposal,
         reruns=[*story.reruns, RerunFinished(role="control", evidence=None, problem=HOSTILE, seconds=0.1)],
         verdict=reached,
         amendments=[Amended(of=3, text=HOSTILE)],
@@ -488,6 +567,8 @@ EVERY = {
         healthy,
         suspected,
         raised,
+        model_answered,
+        model_failed,
         frozen_only,
         interrupted,
         cut_short,

@@ -17,6 +17,8 @@ GOLDENS = [
     "healthy",
     "suspected",
     "raised",
+    "model_answered",
+    "model_failed",
     "frozen_only",
     "withdrawn",
     "confirmed",

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json as reader
+import os
 import sys
 from pathlib import Path
 
-from weaklink.agent.advisors.playbook import Playbook
+from weaklink.agent.advisors.choosing import choose
+from weaklink.agent.cli.commands.diagnose import tell_failure
+from weaklink.agent.cli.operator import at_the_terminal
 from weaklink.agent.cli.output import color, print_json, width, write
-from weaklink.agent.cli.said import Said
+from weaklink.agent.cli.said import Said, SaidAdvisor
 from weaklink.agent.continuing import Addition, continue_incident
 from weaklink.agent.progress import Progress
 from weaklink.agent.proposal import ExperimentChoice
 from weaklink.agent.record.incident import Incident
 from weaklink.agent.reporters.rounds import continued_json
 from weaklink.agent.reporters.terminal import render_incident
-from weaklink.agent.session import Options
+from weaklink.agent.session import Options, nobody
 from weaklink.agent.settings import Settings, read_settings
 from weaklink.collector.catalogue import checked_parameters
 from weaklink.collector.declared import Intent
@@ -39,6 +42,7 @@ def run(
     experiment: str | None,
     inside: str | None,
     python: str | None,
+    asked: SaidAdvisor,
     deadline: float,
     horizon: int | None,
     rerun: bool,
@@ -59,11 +63,16 @@ def run(
         raise UsageError("There is no such folder.", about=str(folder), hint="name the script's folder with --in DIR.")
     declared = read_settings(said, folder) if here else _nothing_more(said)
     options = _options(read, declared, folder.resolve(), python, deadline, horizon, rerun and here)
-    finished = continue_incident(read, addition, options, Playbook(), Progress())
+    progress = Progress()
+    advisor = choose(asked, declared.model, os.environ, progress)
+    operator = nobody if json else at_the_terminal
+    finished = continue_incident(read, addition, options, advisor, progress, operator)
     if json:
         print_json(continued_json(finished.incident))
     else:
         write(render_incident(finished.incident, width(), color()))
+    if finished.incident.failed is not None:
+        tell_failure(finished.incident.failed)
     raise SystemExit(finished.exit_code)
 
 

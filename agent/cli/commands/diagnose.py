@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
-from weaklink.agent.advisors.playbook import Playbook
+from weaklink.agent.advisors.choosing import choose
 from weaklink.agent.cli.commands.subjects import evidence_file, read_subject, without_declarations
+from weaklink.agent.cli.operator import at_the_terminal
 from weaklink.agent.cli.output import color, print_json, width, write
-from weaklink.agent.cli.said import Said
+from weaklink.agent.cli.said import Said, SaidAdvisor
 from weaklink.agent.progress import Progress
+from weaklink.agent.record.bodies import AdvisorFailed
 from weaklink.agent.reporters.json_report import diagnosis_json
 from weaklink.agent.reporters.terminal import render_incident
-from weaklink.agent.session import Finished, Options, Session
+from weaklink.agent.session import Finished, Options, Session, nobody
 from weaklink.agent.settings import read_settings
-from weaklink.collector.errors import UsageError
 from weaklink.collector.replicas import read_stored
+from weaklink.collector.table.text import printable
 from weaklink.collector.workers import this_python
 
 
@@ -22,7 +26,7 @@ def run(
     words: list[str],
     module: str | None,
     python: str | None,
-    advisor: str,
+    asked: SaidAdvisor,
     deadline: float,
     horizon: int | None,
     rerun: bool,
@@ -36,14 +40,15 @@ def run(
     Raises:
         WeaklinkError: The command cannot be carried out.
     """
-    if advisor != Playbook.name:
-        raise UsageError(f"There is no advisor {advisor!r}.", about="--advisor", hint="the built-in one is `playbook`.")
     source = None if module else evidence_file(words)
     if source is not None:
         evidence = read_stored(source)
         subject, settings = evidence.subject, without_declarations(said, evidence)
     else:
         subject, settings = read_subject(words, module), read_settings(said)
+    progress = Progress()
+    # Before anything runs: a misspelt advisor must not cost a whole run.
+    advisor = choose(asked, settings.model, os.environ, progress)
     options = Options(
         subject=subject,
         folder=Path.cwd(),
@@ -58,7 +63,7 @@ def run(
         intent=settings.intent,
         capture_limit=capture_limit,
     )
-    session = Session(options, Playbook(), Progress())
+    session = Session(options, advisor, progress, operator=nobody if json else at_the_terminal)
     report(session.diagnose_script() if source is None else session.diagnose_evidence(evidence, source), json)
 
 
@@ -68,4 +73,14 @@ def report(finished: Finished, json: bool) -> None:
         print_json(diagnosis_json(finished.incident))
     else:
         write(render_incident(finished.incident, width(), color()))
+    if finished.incident.failed is not None:
+        tell_failure(finished.incident.failed)
     raise SystemExit(finished.exit_code)
+
+
+def tell_failure(failed: AdvisorFailed) -> None:
+    """On stderr, as errors are told: the advisor that was asked gave no answer, whatever else was delivered."""
+    lines = [f"weaklink: the {failed.advisor} advisor gave no answer: {printable(failed.problem, 1000)}"]
+    lines += [f"  about: {printable(failed.about, 500)}"] if failed.about else []
+    lines += [f"  next:  {printable(failed.hint, 500)}"] if failed.hint else []
+    print("\n".join(lines), file=sys.stderr)

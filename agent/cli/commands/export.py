@@ -61,10 +61,17 @@ def _pytest(incident: Incident, path: Path | None) -> str:
     return render_pytest(incident, None if path is None else path.parent)
 
 
+def _recording(incident: Incident, path: Path | None) -> str:
+    from weaklink.agent.conversation.recordings import recording_of, recording_text
+
+    return recording_text(recording_of(incident))
+
+
 _FORMATS: dict[str, Callable[[Incident, Path | None], str]] = {
     "json": _json,
     "md": _markdown,
     "html": _html,
     "pytest": _pytest,
+    "recording": _recording,
 }
-_NAMES = {"pytest": "test_incident.py"}
+_NAMES = {"pytest": "test_incident.py", "recording": "recording.json"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weaklink.agent.advisors.playbook import Playbook
 from weaklink.agent.cli.commands.diagnose import report
 from weaklink.agent.progress import Progress
 from weaklink.agent.record.incident import Incident
@@ -35,7 +34,7 @@ def run(incident: str, inside: str | None, python: str | None, deadline: float, 
         rule=_text(read.options.get("rule")),
         intent=Intent.model_validate(read.declared),
     )
-    report(verify_incident(read, options, Progress(), Playbook()), json)
+    report(verify_incident(read, options, Progress()), json)
 
 
 def _strings(value: object) -> tuple[str, ...]:

@@ -1,0 +1,140 @@
+"""Asking a language model about one incident: what it is told, what it may look at, and what the record keeps of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from weaklink.agent.advisors.asking import Asking, Telling
+from weaklink.agent.brief import render_brief
+from weaklink.agent.conversation.dialogue import Dialogue
+from weaklink.agent.conversation.looks import Looked
+from weaklink.agent.conversation.messages import Message
+from weaklink.agent.conversation.shown import Shown
+from weaklink.agent.desk import ProjectDesk
+from weaklink.agent.inputs import files_read
+from weaklink.agent.instruments import run_instrument
+from weaklink.agent.prompting.excerpts import excerpts
+from weaklink.agent.prompting.prompts import system_prompt
+from weaklink.agent.proposal import Proposal
+from weaklink.agent.reading.library import Library
+from weaklink.agent.record.bodies import Asked
+from weaklink.agent.record.chain import RecordWriter
+from weaklink.agent.runner import Runner
+from weaklink.collector.asked import INSTRUMENTS
+from weaklink.collector.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class Told:
+    """What leaves the machine at first: the system message and the brief; and the files that stand behind it."""
+
+    system: str
+    brief: str
+    library: Library | None
+    instruments: tuple[str, ...]
+
+    @property
+    def shown(self) -> Shown:
+        """The lines of files that it holds."""
+        return Shown() if self.library is None else self.library.shown
+
+
+def told(
+    evidence: Evidence,
+    facts: tuple[str, ...],
+    telling: Telling,
+    folder: Path,
+    incidents: Path,
+    *,
+    measured_here: bool,
+    can_rerun: bool,
+    looks: bool = True,
+) -> Told:
+    """The opening of a conversation.
+
+    Args:
+        evidence: The observed run.
+        facts: What the operator said.
+        telling: What may be told.
+        folder: The working folder.
+        incidents: Folder of all incidents, of which nothing is read.
+        measured_here: Whether the run was made in that folder. Where it was not, files are shown only from a folder
+            that was named, or where the run's own sources lie as they were.
+        can_rerun: Whether instruments can run.
+        looks: Whether the model may ask to see more; a chat window has no way to.
+    """
+    library = _library(evidence, telling, folder, incidents, measured_here)
+    instruments = tuple(INSTRUMENTS) if can_rerun and looks else ()
+    limits = telling.limits
+    reads = limits.reads if library is not None and looks else 0
+    system = system_prompt(reads, instruments, limits.instruments if instruments else 0)
+    parts = [] if library is None else excerpts(evidence, library, telling.context)
+    return Told(system, render_brief(evidence, facts, excerpts=parts, context=telling.context), library, instruments)
+
+
+def ask(
+    asking: Asking,
+    evidence: Evidence,
+    opening: Told,
+    runner: Runner | None,
+    writer: RecordWriter,
+    operator: Callable[[str], str | None],
+) -> Proposal | None:
+    """The model's answer; None where none of its attempts met the contract.
+
+    Raises:
+        AdvisorError: It gave no reply. What was said until then is recorded.
+    """
+    asked = Asked(
+        advisor=asking.name,
+        attempt=1,
+        brief=opening.brief,
+        model=asking.speaker.model,
+        endpoint=asking.endpoint,
+        spoken=asking.spoken,
+    )
+    writer.append("advisor.asked", asked)
+    run: Callable[[str, int | None], Looked] | None = None
+    if runner is not None and opening.instruments:
+        run = partial(run_instrument, runner, evidence)
+    looks = opening.library is not None or run is not None
+    dialogue = Dialogue(
+        advisor=asking.name,
+        speaker=asking.speaker,
+        evidence=evidence,
+        opening=[Message(role="system", content=opening.system), Message(role="user", content=opening.brief)],
+        desk=ProjectDesk(opening.library, run) if looks else None,
+        shown=opening.shown,
+        instruments=opening.instruments if run is not None else (),
+        limits=asking.telling.limits,
+        context=asking.telling.context,
+        writer=writer,
+        ask_operator=operator,
+    )
+    return dialogue.hold()
+
+
+def _library(
+    evidence: Evidence, telling: Telling, folder: Path, incidents: Path, measured_here: bool
+) -> Library | None:
+    if not telling.source:
+        return None
+    if telling.root is None and not measured_here and not _is_project(evidence, folder):
+        return None
+    root = (telling.root or folder).resolve()
+    return Library(root, files_read(evidence), leave_out=(incidents.resolve(),))
+
+
+def _is_project(evidence: Evidence, folder: Path) -> bool:
+    """Whether a source of the run lies in the folder as the run had it."""
+    for source in evidence.sources:
+        try:
+            if hashlib.sha256((folder / source.path).read_bytes()).hexdigest() == source.sha256:
+                return True
+        except OSError:
+            continue
+    return False
