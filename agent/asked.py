@@ -17,6 +17,8 @@ from weaklink.agent.conversation.shown import Shown
 from weaklink.agent.desk import ProjectDesk
 from weaklink.agent.inputs import files_read
 from weaklink.agent.instruments import run_instrument
+from weaklink.agent.progress import Progress
+from weaklink.agent.prompting.budget import estimated_tokens
 from weaklink.agent.prompting.excerpts import excerpts
 from weaklink.agent.prompting.prompts import system_prompt
 from weaklink.agent.proposal import Proposal
@@ -26,6 +28,7 @@ from weaklink.agent.record.chain import RecordWriter
 from weaklink.agent.runner import Runner
 from weaklink.collector.asked import INSTRUMENTS
 from weaklink.collector.evidence import Evidence
+from weaklink.collector.table.text import printable
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ def ask(
     opening: Told,
     runner: Runner | None,
     writer: RecordWriter,
+    progress: Progress,
     operator: Callable[[str], str | None],
 ) -> Proposal | None:
     """The model's answer; None where none of its attempts met the contract.
@@ -98,6 +102,7 @@ def ask(
         spoken=asking.spoken,
     )
     writer.append("advisor.asked", asked)
+    progress.say(_announced(asking, opening))
     run: Callable[[str, int | None], Looked] | None = None
     if runner is not None and opening.instruments:
         run = partial(run_instrument, runner, evidence)
@@ -118,6 +123,16 @@ def ask(
     return dialogue.hold()
 
 
+def _announced(asking: Asking, opening: Told) -> str:
+    """What is about to leave the machine, and to whom; of a recording nothing leaves."""
+    model, endpoint = printable(asking.speaker.model, 80), printable(asking.endpoint, 80)
+    if asking.spoken is not None:
+        return f"a recording answers: {model} at {endpoint}, as it spoke on {printable(asking.spoken, 40)}"
+    files = "files of the project shown" if opening.library is not None else "no file shown"
+    tokens = estimated_tokens(opening.system) + estimated_tokens(opening.brief)
+    return f"asking {model} at {endpoint}: about {tokens} tokens, {files} (`weaklink prompt` prints them)"
+
+
 def _library(
     evidence: Evidence, telling: Telling, folder: Path, incidents: Path, measured_here: bool
 ) -> Library | None:
@@ -125,8 +140,17 @@ def _library(
         return None
     if telling.root is None and not measured_here and not _is_project(evidence, folder):
         return None
-    root = (telling.root or folder).resolve()
-    return Library(root, files_read(evidence), leave_out=(incidents.resolve(),))
+    if telling.root is None and _is_everything(folder):
+        return None
+    # An evidence from elsewhere can name any file of this machine.
+    opened = files_read(evidence) if measured_here else ()
+    return Library(telling.root or folder, opened, folder=folder, leave_out=(incidents,))
+
+
+def _is_everything(folder: Path) -> bool:
+    """Whether the working folder is no project's: the home folder, or one above it."""
+    home, here = Path.home().resolve(), folder.resolve()
+    return here == home or here in home.parents
 
 
 def _is_project(evidence: Evidence, folder: Path) -> bool:

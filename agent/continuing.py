@@ -22,9 +22,9 @@ from weaklink.agent.proposal import ExperimentChoice, Proposal
 from weaklink.agent.record.bodies import Continued, OperatorFact
 from weaklink.agent.record.chain import RecordWriter
 from weaklink.agent.record.incident import Incident, Round
-from weaklink.agent.reporters.reading import choice_text, status_of
+from weaklink.agent.reporters.reading import advisor_of, choice_text, status_of
 from weaklink.agent.runner import Runner
-from weaklink.agent.session import Finished, Options, Session, nobody
+from weaklink.agent.session import BY_RULES, Finished, Options, Session, nobody
 from weaklink.agent.verdict import IncidentStatus
 from weaklink.collector.errors import UsageError, WeaklinkError
 from weaklink.collector.evidence import Evidence
@@ -66,7 +66,8 @@ def continue_incident(
         RecordDamagedError: The record cannot be continued.
     """
     anew = declares_more(incident, options)
-    another_voice = isinstance(advisor, (Asking, Pasting))
+    # Whoever is asked now, or the playbook after somebody else: that alone is something new.
+    another_voice = isinstance(advisor, (Asking, Pasting)) or advisor_of(incident) not in BY_RULES
     check_continuable(incident, addition, options, anew, another_voice)
     if addition.experiment is not None:
         advisor = ByHand(addition.experiment)
@@ -184,7 +185,7 @@ class Continuing(Session):
                     return self._conclude(self.incident.evidence, runner, interrupted=False)
                 return self._observe_again(runner)
         except _TestedBeforeError as tested:
-            return self._close(tested.status, None, _judged_already(tested.before, self.incident))
+            return self._close(tested.status, None, _judged_already(tested.before, self.incident, self.advisor.name))
         except WeaklinkError as error:
             if not self.ended:
                 self._close(IncidentStatus(), error.exit_code, error.message)
@@ -255,12 +256,14 @@ class Continuing(Session):
         return super()._close(status, exit_code, problem)
 
 
-def _judged_already(before: Round, incident: Incident) -> str:
+def _judged_already(before: Round, incident: Incident, advisor: str) -> str:
     number = incident.rounds.index(before) + 1
     claim = f", claim {before.frozen.claim_sha256[:12]}" if before.frozen is not None else ""
     text = before.verdict.verdict.text if before.verdict is not None else ""
-    return (
-        f"the answer is the prediction of round {number}{claim}, which was judged already ({text}); the built-in "
-        "playbook reads no prose: declare what you know (--trainable, --frozen, --rule, --classes), or choose another "
-        "experiment (--experiment NAME)"
-    )
+    then = "another prediction needs another experiment, or other mechanisms"
+    if advisor in BY_RULES:
+        then = (
+            "the built-in playbook reads no prose: declare what you know (--trainable, --frozen, --rule, --classes), "
+            "or choose another experiment (--experiment NAME)"
+        )
+    return f"the answer is the prediction of round {number}{claim}, which was judged already ({text}); {then}"

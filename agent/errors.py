@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from weaklink.collector.errors import SubjectError, WeaklinkError
@@ -15,14 +16,22 @@ class AdvisorError(WeaklinkError):
 
 
 class ContractNotMetError(AdvisorError):
-    """An advisor broke the contract in every attempt."""
+    """An advisor broke the contract in every attempt.
 
-    def __init__(self, advisor: str, incident: Path) -> None:
-        super().__init__(
-            f"The {advisor} advisor met the contract in none of its answers.",
-            about=str(incident),
-            hint=f"the chain and every attempt are recorded: `weaklink show {incident}`.",
-        )
+    Args:
+        advisor: Its name in the record.
+        incident: The incident's folder.
+        violations: Of an answer that was handed in: every rule it broke, word for word.
+    """
+
+    def __init__(self, advisor: str, incident: Path, violations: Sequence[str] = ()) -> None:
+        message = f"The {advisor} advisor met the contract in none of its answers."
+        hint = f"the chain and every attempt are recorded: `weaklink show {incident}`."
+        if violations:
+            message = "\n".join(("The answer does not meet the contract:", *(f"- {each}" for each in violations)))
+            hint = "answer again, with these mended; the record is intact and keeps this attempt."
+        super().__init__(message, about=str(incident), hint=hint)
+        self.violations = tuple(violations)
 
 
 class NothingMeasuredError(SubjectError):

@@ -265,8 +265,12 @@ class Session:
         if isinstance(self.advisor, Asking):
             return self._converse(self.advisor, evidence, runner) or self._fall_back(evidence)
         if isinstance(self.advisor, Pasting):
-            return None
+            return self._handed_in(evidence)
         return self._advised(self.advisor, evidence)
+
+    def _handed_in(self, evidence: Evidence) -> Proposal | None:
+        """The answer that somebody handed in; None where it is still waited for."""
+        return None
 
     def _advised(self, advisor: Advisor, evidence: Evidence) -> Proposal | None:
         brief = render_brief(evidence, self.facts)
@@ -298,7 +302,7 @@ class Session:
             can_rerun=runner is not None and options.rerun,
         )
         try:
-            proposal = ask(asking, evidence, opening, runner, self.writer, self._operator_says)
+            proposal = ask(asking, evidence, opening, runner, self.writer, self.progress, self._operator_says)
         except AdvisorError as error:
             kind = "recording" if asking.spoken is not None else "endpoint"
             self._failed(asking, kind, error.message, error.about, error.hint)

@@ -489,6 +489,75 @@ def export(
     command.run(incident, format, out)
 
 
+@app.command()
+def answer(
+    incident: Incident,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The reply, prose and all; `-` is standard input.")],
+    said_by: Annotated[
+        str | None, typer.Option("--said-by", metavar="WHO", help="Who answered; kept as a label that nothing checks.")
+    ] = None,
+    no_rerun: Annotated[
+        bool, typer.Option("--no-rerun", help="Stop after freezing; run it later with `verify`.")
+    ] = False,
+    inside: Annotated[
+        str | None, typer.Option("--in", metavar="DIR", help="Folder to run in [default: the recorded one].")
+    ] = None,
+    python: Python = None,
+    deadline: Deadline = 600.0,
+    json: Json = False,
+) -> None:
+    """Hold an answer to `weaklink prompt` to the contract, and let the rerun decide.
+
+    An answer that breaks a rule ends with 3 and names every rule it broke; the incident can be answered again.
+    """
+    from weaklink.agent.cli.commands import answer as command
+
+    command.run(incident, file, inside, python, said_by, deadline, not no_rerun, json)
+
+
+@app.command()
+def mcp(
+    incidents: Annotated[str, typer.Option(metavar="DIR", help="Folder of the incidents to serve.")] = "incidents",
+    inside: Annotated[
+        str, typer.Option("--in", metavar="DIR", help="Folder in which frozen experiments are rerun.")
+    ] = ".",
+    deadline: Deadline = 600.0,
+) -> None:
+    """Serve the incidents of a folder to a coding agent, over standard input and output (Model Context Protocol).
+
+    The agent reads, proposes under the contract, and has what is frozen rerun; it names no script and runs no code.
+    """
+    from weaklink.agent.cli.commands import mcp_ as command
+
+    command.run(incidents, inside, deadline)
+
+
+@app.command()
+def prompt(
+    incident: Annotated[
+        str | None, typer.Argument(metavar="[INCIDENT]", help="Folder of an incident, or its events.jsonl.")
+    ] = None,
+    context: Context = None,
+    no_source: NoSource = False,
+    read: ReadRoot = None,
+    inside: Annotated[
+        str | None, typer.Option("--in", metavar="DIR", help="Folder of the script [default: the recorded one].")
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option("--out", "-o", metavar="FILE", help="Write it into this file [default: stdout].")
+    ] = None,
+    sent: Annotated[bool, typer.Option("--sent", help="Show what a model was really sent and said instead.")] = False,
+    blank: Annotated[
+        bool, typer.Option("--blank", help="Without an incident: a form to fill in, and a collector to paste.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Print what a language model would be shown of an incident, as one text for any chat window. Sends nothing."""
+    from weaklink.agent.cli.commands import prompt as command
+
+    command.run(incident, context, not no_source, read, inside, out, sent, blank, json)
+
+
 def _said(
     task: str | None,
     rule: str | None,

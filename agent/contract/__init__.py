@@ -18,6 +18,7 @@ from weaklink.agent.contract.experiment import REPAIR_ACTS_AT
 from weaklink.agent.contract.families import ANY_BOUNDARY, BOUNDARY_OF, FAMILIES
 from weaklink.agent.contract.mechanisms import exclusive
 from weaklink.agent.contract.values import agrees, quoted
+from weaklink.agent.conversation.shown import Shown
 from weaklink.agent.proposal import Proposal
 from weaklink.collector.evidence import Evidence
 
@@ -60,7 +61,7 @@ class Rule:
     experiments_only: bool = True
 
 
-def violations(proposal: Proposal, evidence: Evidence) -> list[Violation]:
+def violations(proposal: Proposal, evidence: Evidence, shown: Shown | None = None) -> list[Violation]:
     """Every rule the proposal breaks on this evidence, in the order of the table; empty means accepted.
 
     Never raises on a proposal that validates. At most `MAX_TEXTS` sentences a rule are kept.

@@ -19,7 +19,7 @@ from weaklink.agent.reporters.reading import (
 )
 from weaklink.agent.reporters.recovery import recovery_section
 from weaklink.agent.reporters.rounds import earlier, facts
-from weaklink.agent.reporters.speakers import asked_text, model_section
+from weaklink.agent.reporters.speakers import HANDED_IN, asked_text, model_section
 from weaklink.agent.reporters.text import plural
 from weaklink.agent.reporters.view import IncidentView
 from weaklink.collector.evidence import Evidence, Row
@@ -149,6 +149,8 @@ def said_by(incident: IncidentView) -> str:
         return "the operator, who chose the experiment; what it must show follows fixed rules"
     if advisor in ("openai", "recorded"):
         return f"a language model ({asked_text(incident)})"
+    if advisor in HANDED_IN:
+        return f"{HANDED_IN[advisor]} ({asked_text(incident)})"
     return f"advisor {advisor}"
 
 

@@ -8,6 +8,7 @@ from weaklink.agent.proposal import Proposal
 from weaklink.agent.reporters.blocks import Block, Facts, Heading, Paragraph, Section
 from weaklink.agent.reporters.json_report import diagnosis_json, rounds_json
 from weaklink.agent.reporters.reading import experiment_text
+from weaklink.agent.reporters.speakers import HANDED_IN
 from weaklink.agent.reporters.view import IncidentView, RoundView
 
 CONTINUED_SCHEMA = "weaklink.continued/1"
@@ -16,6 +17,7 @@ SPEAKERS = {
     "operator": "the operator's choice of experiment",
     "openai": "a language model",
     "recorded": "a language model, recorded",
+    **HANDED_IN,
 }
 
 

@@ -11,6 +11,8 @@ from weaklink.agent.reporters.reading import advisor_of, experiment_text
 from weaklink.agent.reporters.view import IncidentView
 
 SHOWN_LOOKS = 6
+# Advisors whose answer somebody handed in, by their name in the record.
+HANDED_IN = {"paste": "an answer that was handed in", "mcp": "a coding agent"}
 
 
 class Agreement(NamedTuple):
@@ -58,11 +60,13 @@ def model_section(incident: IncidentView) -> Section | None:
 
 
 def asked_text(incident: IncidentView) -> str:
-    """`openai: NAME at HOST`; of a recording also when the model spoke."""
+    """`openai: NAME at HOST`; of a recording also when the model spoke, of an answer handed in who is said to be it."""
     asked = incident.asked[-1] if incident.asked else None
     name = (incident.answered[0].advisor if incident.answered else None) or incident.opened.advisor
     if asked is None or asked.model is None:
         return name if asked is None else asked.advisor
+    if asked.advisor in HANDED_IN:
+        return f"{asked.advisor}, said to be by {asked.model}"  # a label that nothing checked
     text = f"{asked.advisor}: {asked.model} at {asked.endpoint}"
     return text if asked.spoken is None else f"{text}, as it spoke on {asked.spoken} (a recording)"
 

@@ -1,0 +1,1 @@
+"""The wire to an OpenAI-compatible endpoint: client, keys, streaming, the ladder of structured output."""

@@ -1,0 +1,1 @@
+"""The incidents of one folder, served to a coding agent (Model Context Protocol): read, propose, rerun."""

@@ -1,0 +1,1 @@
+"""Reading for a language model: files within one folder, bounded, secrets masked, nothing executed."""
