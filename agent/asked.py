@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from weaklink.agent.advisors.asking import Asking, Telling
 from weaklink.agent.brief import render_brief
 from weaklink.agent.conversation.dialogue import Dialogue
+from weaklink.agent.conversation.limits import LOOKS_FROM_CONTEXT
 from weaklink.agent.conversation.looks import Looked
 from weaklink.agent.conversation.messages import Message
 from weaklink.agent.conversation.shown import Shown
@@ -33,12 +34,16 @@ from weaklink.collector.table.text import printable
 
 @dataclass(frozen=True)
 class Told:
-    """What leaves the machine at first: the system message and the brief; and the files that stand behind it."""
+    """What leaves the machine at first: the system message and the brief; and what may be looked at besides.
+
+    `library` is what excerpts are taken from, `reads` how often the model may ask for more of it.
+    """
 
     system: str
     brief: str
     library: Library | None
     instruments: tuple[str, ...]
+    reads: int
 
     @property
     def shown(self) -> Shown:
@@ -71,12 +76,14 @@ def told(
         looks: Whether the model may ask to see more; a chat window has no way to.
     """
     library = _library(evidence, telling, folder, incidents, measured_here)
+    looks = looks and telling.context >= LOOKS_FROM_CONTEXT
     instruments = tuple(INSTRUMENTS) if can_rerun and looks else ()
     limits = telling.limits
     reads = limits.reads if library is not None and looks else 0
     system = system_prompt(reads, instruments, limits.instruments if instruments else 0)
     parts = [] if library is None else excerpts(evidence, library, telling.context)
-    return Told(system, render_brief(evidence, facts, excerpts=parts, context=telling.context), library, instruments)
+    brief = render_brief(evidence, facts, excerpts=parts, context=telling.context)
+    return Told(system, brief, library, instruments, reads)
 
 
 def ask(
@@ -106,16 +113,16 @@ def ask(
     run: Callable[[str, int | None], Looked] | None = None
     if runner is not None and opening.instruments:
         run = partial(run_instrument, runner, evidence)
-    looks = opening.library is not None or run is not None
+    readable = opening.library if opening.reads else None
     dialogue = Dialogue(
         advisor=asking.name,
         speaker=asking.speaker,
         evidence=evidence,
         opening=[Message(role="system", content=opening.system), Message(role="user", content=opening.brief)],
-        desk=ProjectDesk(opening.library, run) if looks else None,
+        desk=ProjectDesk(readable, run) if readable is not None or run is not None else None,
         shown=opening.shown,
         instruments=opening.instruments if run is not None else (),
-        limits=asking.telling.limits,
+        limits=replace(asking.telling.limits, reads=opening.reads),
         context=asking.telling.context,
         writer=writer,
         ask_operator=operator,

@@ -29,6 +29,11 @@ from weaklink.agent.record.bodies import Answered  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 START, END = "<!-- small_model -->", "<!-- /small_model -->"
+SECTION = """## A small model (SmolLM2-135M-Instruct Q4_1)
+
+`make small-model` (add `--write` to its command to replace this table). A model of 135 million parameters is far too
+small for this: the table shows what the contract and the rerun make of answers that are mostly wrong, not how well a
+language model diagnoses."""
 REPLAYS = (
     "stale_head",
     "detached_hidden",
@@ -120,11 +125,11 @@ def table(server: Server, rows: list[str], runs: list[Diagnosed]) -> str:
 
 
 def written(text: str) -> None:
-    """Put the table between its marks in RESULTS.md."""
+    """Put the table between its marks in RESULTS.md; a section at the end where there is none yet."""
     before, start, rest = RESULTS.read_text(encoding="utf-8").partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        sys.exit(f"{RESULTS} has no {START} ... {END}")
+    _, _, after = rest.partition(END)
+    if not start:
+        before, after = f"{before.rstrip()}\n\n{SECTION}\n\n", "\n"
     RESULTS.write_text(f"{before}{START}\n\n{text}\n\n{END}{after}", encoding="utf-8")
 
 

@@ -13,13 +13,12 @@ from weaklink.agent.advisors.asking import Asking, Pasting, Telling
 from weaklink.agent.advisors.base import Advisor
 from weaklink.agent.advisors.playbook import Playbook
 from weaklink.agent.cli.said import SaidAdvisor
-from weaklink.agent.conversation.limits import DEFAULT_CONTEXT, Limits
+from weaklink.agent.conversation.limits import DEFAULT_CONTEXT, SMALLEST_CONTEXT, Limits
 from weaklink.agent.progress import Progress
 from weaklink.agent.settings import ModelSettings
 from weaklink.collector.errors import UsageError
 
 ADVISORS = ("playbook", "openai", "recorded", "paste")
-SMALLEST_CONTEXT = 3000  # tokens; below it no chain, experiment and contract fit together
 
 
 def choose(

@@ -16,6 +16,7 @@ from weaklink.agent.conversation.looks import Desk, Look, Looked, RunInstrument
 from weaklink.agent.conversation.messages import Message, Reply, Speaker, sent_digest
 from weaklink.agent.conversation.shown import Shown
 from weaklink.agent.conversation.window import fitting
+from weaklink.agent.prompting.budget import look_room
 from weaklink.agent.prompting.prompts import fact_prompt, looked_prompt, objections_prompt
 from weaklink.agent.proposal import Proposal
 from weaklink.agent.record.bodies import Answered, Exchanged, LookedAt
@@ -134,7 +135,7 @@ class Dialogue:
         self.writer.append(
             "advisor.looked", LookedAt(advisor=self.advisor, attempt=attempt, turn=self._turn, look=looked)
         )
-        self._say(Message(role="user", content=looked_prompt(looked, self._looks_left)))
+        self._say(Message(role="user", content=looked_prompt(looked, self._looks_left, look_room(self.context))))
 
     def _judge(self, turn: Look | Proposal | list[str]) -> list[str]:
         """The sentences that go back to the model."""

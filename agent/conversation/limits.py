@@ -7,6 +7,9 @@ from dataclasses import dataclass
 ATTEMPTS = 3  # answers, until one meets the contract
 DEFAULT_CONTEXT = 32768  # tokens that a model reads at once, its answer included; `--context` says otherwise
 
+SMALLEST_CONTEXT = 4000  # below it no chain, experiment and contract fit together
+LOOKS_FROM_CONTEXT = 8000  # below it no look fits beside the brief: the model answers with what it was sent
+
 
 @dataclass(frozen=True)
 class Limits:

@@ -170,7 +170,8 @@ def fault_of_exception(error: BaseException, endpoint: Endpoint, began: bool) ->
     if any(isinstance(each, socket.gaierror) for each in chain):
         return WireFault("The host's name cannot be resolved.", "check the base URL's host, and the network.")
     if any(isinstance(each, ConnectionRefusedError) for each in chain):
-        return WireFault("Nobody listens there.", "start the server, or check host and port of the base URL.")
+        proxy = "" if endpoint.loopback else ", and of the proxy if HTTP_PROXY or HTTPS_PROXY names one"
+        return WireFault("Nobody listens there.", f"start the server, or check host and port of the base URL{proxy}.")
     if any(isinstance(each, ssl.SSLError) for each in chain):
         return WireFault(
             "No secure connection.", "a server without TLS wants http:// in the base URL.", said=str(chain[-1])

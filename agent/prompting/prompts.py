@@ -73,5 +73,5 @@ def blank_prompt() -> str:
     """The form for people who cannot install anything: a table to fill in, and a collector to paste into a script."""
     from importlib.resources import files
 
-    snippet = (files("weaklink.prompts") / "snippet.py").read_text(encoding="utf-8")
+    snippet = (files("weaklink.prompts") / "snippet.py.j2").read_text(encoding="utf-8")
     return environment().get_template("blank.md.j2").render(snippet=snippet.strip(), families=FAMILIES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from weaklink.agent.contract.values import quoted
@@ -17,6 +17,7 @@ LONGEST_LINE = 400  # characters of one line of a file
 LONGEST_SENTENCE = 4000  # characters of one objection, which may list every measurement there is
 
 
+@cache  # compiling the templates takes longer than filling them in
 def environment(limit: int = MAX_TEXT) -> jinja2.Environment:
     """Jinja with its filters: `q` quotes a value as JSON of about `limit` characters, `line` and `sentence` keep it in
     one line."""

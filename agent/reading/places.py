@@ -8,43 +8,20 @@ between leads nowhere. Only regular files are opened: no device, no pipe, no soc
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import translate
 from pathlib import Path
 from typing import BinaryIO
+
+from weaklink.agent.reading.never_read import HOLDS_SECRETS, NOISE, holds_secrets
 
 LONGEST_NAME = 1000  # characters
 _LARGEST_FOLDER = 20_000  # entries that are read of one folder
 
-_NOISE = frozenset(
-    {
-        ".git", ".hg", ".svn", ".venv", "venv", ".tox", ".nox", "site-packages", "dist-packages", "node_modules",
-        "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints", ".hypothesis", ".eggs",
-    }
-)  # fmt: skip
-_SECRET_FOLDERS = frozenset(
-    {
-        ".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".gcloud", "gcloud", ".password-store", ".kaggle",
-        ".oci", "keyrings", ".mozilla", ".thunderbird", "credentials", ".credentials", "secrets", ".secrets",
-    }
-)  # fmt: skip
-_SECRET_FILES = (
-    ".env", ".env.*", "*.env", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk",
-    "*.gpg", "*.pgp", "*.asc", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".netrc", "_netrc", ".pgpass",
-    ".my.cnf", ".git-credentials", ".gitconfig", ".npmrc", ".pypirc", ".htpasswd", ".boto", ".s3cfg", "credentials",
-    "credentials.*", "*_credentials.json", "*-credentials.json", "secrets.*", "secret.*", ".secrets*", "kaggle.json",
-    "service_account*.json", "service-account*.json", "application_default_credentials.json", "token", ".token",
-    "token.txt", "authorized_keys", "known_hosts", ".bash_history", ".zsh_history", ".python_history", "shadow",
-    "gshadow", "*.ovpn", "*.age",
-)  # fmt: skip
-_SECRET_NAME = re.compile("|".join(translate(pattern) for pattern in _SECRET_FILES))
 _SYSTEM = tuple(Path(name) for name in ("/proc", "/sys", "/dev", "/run"))
 
 _NO_PART = "not read: no part of the project (version control, installed packages, caches)"
-HOLDS_SECRETS = "not read: holds secrets by its name"
 
 
 class Refusal(Exception):
@@ -101,7 +78,7 @@ class Grounds:
         """Files outside the root that the run opened and that may be read."""
         places = []
         for name, real in self._opened.items():
-            if not self._inside(real) and _refused_by_name(real.parts[1:]) is None:
+            if not self._inside(real) and not holds_secrets(real.parts[1:]):
                 places.append(Place(name, real, real.parent))
         return places
 
@@ -154,21 +131,20 @@ class Grounds:
             named = self._name_of.get(real, name)
             if self._hides(real, kind == "folder"):
                 continue
-            if _holds_secrets(real.relative_to(self.root).parts) or _holds_secrets((entry.name,)):
+            if holds_secrets(real.relative_to(self.root).parts) or holds_secrets((entry.name,)):
                 kind = HOLDS_SECRETS
             yield Found(Place(named if kind == "file" else name, real, self.root), kind, size)
 
     def _hides(self, real: Path, is_folder: bool) -> bool:
-        return real.name.casefold() in _NOISE or (is_folder and (real / "pyvenv.cfg").exists())
+        return real.name.casefold() in NOISE or (is_folder and (real / "pyvenv.cfg").exists())
 
     def _checked(self, name: str, real: Path, was_opened: bool) -> Place:
         inside = self._inside(real)
         if (_is_system(real) and not _is_system(self.root)) or not (inside or was_opened):
             raise Refusal("leads outside of the project's folder, and is no file that the run opened")
         if was_opened and not inside:
-            refused = _refused_by_name(real.parts[1:])
-            if refused is not None:
-                raise Refusal(refused)
+            if holds_secrets(real.parts[1:]):
+                raise Refusal(HOLDS_SECRETS)
             return Place(name, real, real.parent)
         self._refuse_by_name(real.relative_to(self.root).parts)
         if self._is_left_out(real):
@@ -179,9 +155,9 @@ class Grounds:
         return Place(self._name_of.get(real, name), real, self.root)
 
     def _refuse_by_name(self, parts: Sequence[str]) -> None:
-        if _holds_secrets(parts):
+        if holds_secrets(parts):
             raise Refusal(HOLDS_SECRETS)
-        if any(part.casefold() in _NOISE for part in parts):
+        if any(part.casefold() in NOISE for part in parts):
             raise Refusal(_NO_PART)
 
     def _is_left_out(self, real: Path) -> bool:
@@ -239,17 +215,6 @@ def _real(path: Path) -> Path | None:
 
 def _is_system(real: Path) -> bool:
     return any(real.is_relative_to(folder) for folder in _SYSTEM)
-
-
-def _holds_secrets(parts: Sequence[str]) -> bool:
-    lowered = [part.casefold() for part in parts]
-    if any(part in _SECRET_FOLDERS for part in lowered):
-        return True
-    return any(_SECRET_NAME.match(part) for part in lowered)
-
-
-def _refused_by_name(parts: Sequence[str]) -> str | None:
-    return HOLDS_SECRETS if _holds_secrets(parts) else None
 
 
 def _kind(entry: os.DirEntry[str]) -> tuple[str, Path, int]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from weaklink.agent.reading.decoding import LONGEST_LINE, decoded, is_text
-from weaklink.agent.reading.masks import MASK, masked_lines, names_secrets
+from weaklink.agent.reading.masks import masked_lines
+from weaklink.agent.reading.secret_names import MASK, names_secrets
 
 _CODE = frozenset(
     {

@@ -13,10 +13,13 @@ from test_record_incident import opened
 
 from weaklink.agent.advisors.given import LARGEST_ANSWER, LONGEST_LABEL, Given
 from weaklink.agent.advisors.playbook import Playbook
-from weaklink.agent.answering import answer_incident, recorded_options
+from weaklink.agent.answering import _shown, answer_incident, recorded_options
+from weaklink.agent.asked import Told
 from weaklink.agent.cli.commands.answer import read_given
 from weaklink.agent.errors import AdvisorError, ContractNotMetError
 from weaklink.agent.progress import Progress
+from weaklink.agent.proposal import SourceCitation
+from weaklink.agent.reading.library import Library
 from weaklink.agent.record.bodies import Closed, Observed
 from weaklink.agent.record.chain import RecordWriter
 from weaklink.agent.record.check import check_record
@@ -147,6 +150,17 @@ def test_an_incident_without_an_observation_cannot_be_answered(tmp_path: Path) -
         writer.append("incident.opened", opened(tmp_path))
     with pytest.raises(UsageError, match="Nothing was observed"):
         hand_in(tmp_path, good())
+
+
+def test_a_cited_line_is_held_against_the_project_as_it_stands_and_against_nothing_outside(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "train.py").write_text("one\ntwo\nthree\n", encoding="utf-8")
+    (tmp_path / "secret.py").write_text("outside\n", encoding="utf-8")
+    opening = Told("", "", Library(tmp_path / "project"), (), 0)
+    cited = [("train.py", 2), ("train.py", 99), ("../secret.py", 1), (str(tmp_path / "secret.py"), 1), ("train.py", -1)]
+    shown = _shown([SourceCitation(file=file, line=line) for file, line in cited], opening)
+    assert {file: lines for file, lines in shown.lines.items() if lines} == {"train.py": {2: "two"}}
+    assert _shown([SourceCitation(file="train.py", line=2)], Told("", "", None, (), 0)).lines == {}
 
 
 def test_two_writers_do_not_mix(tmp_path: Path) -> None:

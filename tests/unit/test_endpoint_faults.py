@@ -80,6 +80,23 @@ def test_a_host_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cannot be resolved" in fault_at("http://no-such-host.invalid/v1").message
 
 
+def test_a_server_without_tls_asked_with_it() -> None:
+    with serving(says()) as served:
+        error = fault_at(served.base_url.replace("http:", "https:"))
+    assert "No secure connection" in error.message
+    assert "http://" in f"{error.hint}"
+
+
+@pytest.mark.parametrize("proxy", ["socks9://127.0.0.1:1", "http://name:hunter2pass@127.0.0.1:1"])
+def test_a_proxy_that_can_not_be_used(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_PROXY", "no_proxy", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    error = fault_at("http://models.example/v1")
+    assert "hunter2pass" not in str(error)
+    assert "proxy" in f"{error.hint}"
+
+
 @pytest.mark.parametrize(
     ("status", "message", "word"),
     [

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from weaklink.agent.conversation.looks import ListFiles, Looked, ReadLines, SearchFiles
 from weaklink.agent.reading.library import MOST_CHARACTERS, MOST_LINES, Library
-from weaklink.agent.reading.masks import MASK
+from weaklink.agent.reading.secret_names import MASK
 
 SOURCE = "import torch\n\nmodel = torch.nn.Linear(2, 2)\napi_key = 'hunter2'\n"
 

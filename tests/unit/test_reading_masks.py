@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weaklink.agent.reading.masks import MASK, looks_random, masked_lines, masked_text
+from weaklink.agent.reading.masks import masked_lines, masked_text
+from weaklink.agent.reading.secret_names import MASK, looks_random
 
 KEY = "sk-proj-" + "aB3dE6gH9jK2mN5pQ8sT"
 RANDOM = "a8F5f167xx44f4964E6c998dee8"
 
 IN_CODE = [
+    ("x = ask('sk-0123456789abcdef0123456789abcdef')", "0123456789abcdef"),
+    ("x = ask('gsk_" + "a1B2" * 8 + "')", "a1B2"),
     ('run("curl -s -u bob:hunter2 https://x.example")', "hunter2"),
     (r"password = 'it\'s hunter2'", "hunter2"),
     ('connect("Password=hunter2;Server=x")', "hunter2"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weaklink.agent.reading.decoding import decoded, shown_name
-from weaklink.agent.reading.masks import names_secrets
+from weaklink.agent.reading.secret_names import names_secrets
 from weaklink.agent.reading.summaries.source import Source
 
 _MOST_BYTES = 16 * 2**20

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from weaklink.agent.reading.decoding import decoded, shown_line, shown_name
-from weaklink.agent.reading.masks import names_secrets
+from weaklink.agent.reading.secret_names import names_secrets
 from weaklink.agent.reading.summaries.numbers import Statistics, short
 from weaklink.agent.reading.summaries.source import Source
 
