@@ -16,6 +16,7 @@ from weaklink.agent.horizons import Horizon, Means
 from weaklink.agent.inputs import Inputs
 from weaklink.agent.progress import Progress
 from weaklink.agent.subject_files import is_absolute, located, located_rule, script_of, with_script
+from weaklink.collector.asked import RESULT, InstrumentResult
 from weaklink.collector.capture import MANIFEST, RECREATED, Outcomes
 from weaklink.collector.declared import Intent
 from weaklink.collector.errors import SubjectError
@@ -119,6 +120,7 @@ class Runner:
         self._incidents = incidents
         self._beside: Scratch | None = None
         self._inputs = Inputs(self.folder)
+        self._measured: dict[tuple[str, int], InstrumentResult] = {}
 
     def observe(self) -> RunRecord:
         """The observed run, to its end or its deadline."""
@@ -196,6 +198,31 @@ class Runner:
         record = self._run("recreate", observed, 1, {}, None, captured=folder.resolve())
         return record, Outcomes.model_validate_json(result.read_text("utf-8")) if result.exists() else None
 
+    def instrument(self, observed: Evidence, name: str, step: int) -> tuple[InstrumentResult | None, str]:
+        """An instrument on a rerun that ends at its step; without a result, why there is none.
+
+        The same name and step are run once: the subject is deterministic, or its answer would be another by chance.
+
+        Args:
+            observed: The evidence of the observed run.
+            name: Key of `INSTRUMENTS`.
+            step: Optimizer step, from 1.
+        """
+        if (name, step) not in self._measured:
+            path = self._scratch.base / RESULT
+            path.unlink(missing_ok=True)
+            starts = [step] if name == "nonfinite_trace" else []
+            record = self._run("instrument", observed, None, {}, None, starts=starts, instrument=(name, step))
+            if record.result.interrupted:
+                raise KeyboardInterrupt
+            if not path.exists():
+                return None, f"the rerun ended before it could measure: {record.problem or 'the script left by itself'}"
+            result = InstrumentResult.model_validate_json(path.read_text("utf-8"))
+            if result.reason is not None and record.evidence is not None and record.evidence.outcome.ended == "deadline":
+                result.reason += "; its deadline had passed"
+            self._measured[name, step] = result
+        return self._measured[name, step], ""
+
     def _run(
         self,
         role: Role,
@@ -209,6 +236,7 @@ class Runner:
         captured: Path | None = None,
         name: str | None = None,
         beside: threading.Event | None = None,
+        instrument: tuple[str, int] | None = None,
     ) -> RunRecord:
         """One run. `name` is what its log is called, by default its role."""
         scratch = self._scratch if beside is None else self._second_scratch()
@@ -226,11 +254,13 @@ class Runner:
             deadline=self._deadline,
             intervention=intervention,
             intervention_parameters=parameters,
-            keep_initial=rerun and role != "close_up",
+            keep_initial=rerun and role not in ("close_up", "instrument"),
             looks=looks if rerun else "fork",
             close_up_at=list(starts),
             capture=capture,
             captured=captured,
+            instrument=instrument[0] if instrument else None,
+            instrument_step=instrument[1] if instrument else None,
             pins=self.pins,
             guard=scratch.guard,
             environment=self._environment(rerun or self._offline, scratch),

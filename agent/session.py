@@ -357,6 +357,8 @@ class Session:
                     break
         except RerunInterruptedError as stopped:
             return self._close(suspected, 130, f"interrupted in the {stopped.role} rerun")
+        except KeyboardInterrupt:
+            return self._close(suspected, 130, "interrupted between the reruns")
         except WeaklinkError as error:
             self._close(suspected, error.exit_code, f"a rerun failed: {error}")
             raise

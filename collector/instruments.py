@@ -13,6 +13,7 @@ from weaklink.collector.functions import load_function
 from weaklink.collector.interventions import build
 from weaklink.collector.interventions.base import Intervention
 from weaklink.collector.job import Job
+from weaklink.collector.measuring.parts import parts_of
 from weaklink.collector.recording import Recording
 from weaklink.collector.recreating import Recreating
 from weaklink.collector.step_values import RECORDED
@@ -30,10 +31,12 @@ class Instruments:
 
     def __init__(self, job: Job, code: UserCode) -> None:
         self._job = job
-        close_up_at = tuple(job.close_up_at) if job.role == "close_up" else ()
+        close_up_at = tuple(job.close_up_at) if job.role in ("close_up", "instrument") else ()
         settings = WatchSettings(job.every_step_until, job.keep_initial, looks=job.looks, close_up_at=close_up_at)
         self.watcher = Watcher(code, settings)
         self.watcher.declared = Declared.intended(job.task, job.rule, job.intent)
+        if job.instrument is not None:
+            self.watcher.use(parts_of(job, self.watcher))
         if job.rule is not None:
             self.watcher.rules.declare_later(self._load_rule)
         self.intervention: Intervention | None = None

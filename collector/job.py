@@ -9,7 +9,16 @@ from weaklink.collector.declared import Intent
 from weaklink.collector.evidence import Model, Subject, Value
 
 Role = Literal[
-    "observe", "close_up", "capture", "recreate", "record", "control", "control_again", "placebo", "treatment"
+    "observe",
+    "close_up",
+    "capture",
+    "recreate",
+    "record",
+    "instrument",
+    "control",
+    "control_again",
+    "placebo",
+    "treatment",
 ]
 # Whether looks that take forwards of our own are allowed: in a forked copy, or in this process (then disposable).
 LookMode = Literal["off", "fork", "in_place"]
@@ -56,7 +65,8 @@ class Job(Model):
     `file.py:function`, that gives the targets belonging to a batch of inputs; `intent` is what else was declared.
     `looks` allows forwards of our own; a close-up begins at each of the steps `close_up_at`. Evidence holds records of
     `max_parameters` parameters at most. `capture` keeps a step, `captured` is the folder of a kept one to take again.
-    `record_values` writes every number of the steps of a small system beside the evidence.
+    `record_values` writes every number of the steps of a small system beside the evidence. `instrument` is measured at
+    the step `instrument_step` (from 1), and ends the run there.
     """
 
     role: Role
@@ -82,6 +92,8 @@ class Job(Model):
     capture: CaptureSettings | None = None
     captured: Path | None = None
     record_values: bool = False
+    instrument: str | None = None
+    instrument_step: int | None = None
     intent: Intent = Intent()
 
 

@@ -15,9 +15,9 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 
 from weaklink.agent.advisors.asking import Telling
-from weaklink.agent.advisors.choosing import SMALLEST_CONTEXT, telling
+from weaklink.agent.advisors.choosing import telling
 from weaklink.agent.cli.said import Said, SaidAdvisor
-from weaklink.agent.conversation.limits import DEFAULT_CONTEXT
+from weaklink.agent.conversation.limits import DEFAULT_CONTEXT, SMALLEST_CONTEXT
 from weaklink.agent.mcp import proposing, reading, verifying
 from weaklink.agent.mcp.bounded import as_text
 from weaklink.agent.mcp.ending import ending_at_signals

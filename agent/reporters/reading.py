@@ -65,7 +65,8 @@ def effective_divergence(incident: IncidentView) -> Row | None:
     if row is None or row.status != "suspected":
         return row
     # A later round that decides nothing takes nothing back of what an earlier one confirmed.
-    if any(_confirms(round_, row) for round_ in (*incident.earlier, incident)):
+    rounds: list[RoundView | IncidentView] = [*incident.earlier, incident]
+    if any(_confirms(round_, row) for round_ in rounds):
         return row.model_copy(update={"status": "fail", "basis": "controlled"})
     if _settled_by(incident) == "refuted":
         return row if _still_shown(incident, row) else None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import Literal, get_args
 
+from ablation.answer import small_form
 from ablation.files import ShownFile, shown_files
 from ablation.observed import Observed
 from ablation.rows import first_divergence, shown_rows
@@ -38,7 +40,9 @@ def prompt(subject: Subject, observed: Observed, arm: Arm, context: int) -> list
     shown: dict[str, object] = {"command": printable(shlex.join(subject.case.arguments)), "families": FAMILIES}
     headings = {"evidence": ["-"], "first": "-", "rows_left_out": 1, "files": [ShownFile("-", [])], "output": ["-"]}
     fixed = estimated_tokens(system + _render("question.md.j2", **shown, **headings, files_left_out="-"))
-    room = max(0, context - answer_room(context) - fixed - NAMES)
+    # A server that knows no schemas writes the form into the prompt.
+    form = estimated_tokens(json.dumps(small_form().schema, indent=4))
+    room = max(0, context - answer_room(context) - fixed - form - NAMES)
     parts: dict[str, object] = {"evidence": [], "first": "", "rows_left_out": 0, "files": [], "output": []}
     parts["files_left_out"] = ""
     if arm != "evidence":

@@ -50,12 +50,13 @@ def mark(subject: Subject, answer: SmallAnswer | None) -> Marks:
     if subject.healthy:
         return Marks(True, said, accused=said not in ("", NONE), confidence=confidence)
     case = subject.case
+    placed = None if said == NONE else answer  # who says that nothing is wrong names no place
     return Marks(
         healthy=False,
         said=said,
         boundary=said in case.boundaries,
-        line_exact=at_fault(answer, case.places, 0),
-        line_near=at_fault(answer, case.places, NEAR),
+        line_exact=at_fault(placed, case.places, 0),
+        line_near=at_fault(placed, case.places, NEAR),
         family=answer is not None and answer.family == case.expected.get("family"),
         confidence=confidence,
     )

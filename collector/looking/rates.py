@@ -41,7 +41,7 @@ def look_at_rates(model: nn.Module, optimizers: Sequence[Optimizer], batch: Trai
         fits[f"{factor:g}"] = below = _fitted(model, own, pinned, factor, until)
         if below is not None:
             break
-    declared = max(_declared(group) for optimizer in own for group in optimizer.param_groups)
+    declared = max(declared_rate(group) for optimizer in own for group in optimizer.param_groups)
     return {"declared": declared, "fits": fits, "steps": STEPS}
 
 
@@ -50,7 +50,7 @@ def _holds(optimizer: Optimizer, model: nn.Module) -> bool:
     return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
 
 
-def _declared(group: dict[str, Any]) -> float:
+def declared_rate(group: dict[str, Any]) -> float:
     """The highest rate a group knows of: its own, what a schedule started from, what it is to peak at."""
     known = [rate({"lr": group.get(name, 0.0)}) for name in ("lr", "initial_lr", "max_lr")]
     return max((value for value in known if value == value), default=0.0)
@@ -64,7 +64,7 @@ def _fitted(
     with preserved([model], optimizers):
         for optimizer in optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = factor * _declared(group)
+                group["lr"] = factor * declared_rate(group)
         in_a_row = 0
         for step in range(1, STEPS + 1):
             in_a_row = in_a_row + 1 if _step(model, optimizers, batch, step) < constant else 0

@@ -167,7 +167,7 @@ def _origin(record: CloseUpRecord) -> Row:
             status="pass",
             text=f"no operation of {len(record.steps)} steps makes a value that is not finite and reaches the loss",
         )
-    first = _lasting_origin(record)
+    first = lasting_origin(record)
     place = first.site.place if first.site is not None else "a place that was not seen"
     name = first.name.partition("Backward")[0].lower() if first.direction == "backward" else first.name
     what = name if first.direction == "forward" else f"the derivative of {name}"
@@ -181,7 +181,7 @@ def _origin(record: CloseUpRecord) -> Row:
     )
 
 
-def _lasting_origin(record: CloseUpRecord) -> Origin:
+def lasting_origin(record: CloseUpRecord) -> Origin:
     """The first one after which no step was finite again; an overflow that a scaler steps over is none such."""
     broken = {origin.step for origin in record.origins}
     for origin in record.origins:

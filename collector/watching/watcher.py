@@ -126,8 +126,8 @@ class Watcher:
         self._sample_next = False
         self._calls = 0
         self.looks = Looks(self.settings.looks, self.tape.looks, self.looking_away)
-        self.parts: list[Part] = [] if self.settings.fixed else make_parts(self)
-        self._listeners = {name: [self.guarded(each) for each in listeners(self.parts, name)] for name in EVENTS}
+        self.parts: list[Part] = []
+        self.use([] if self.settings.fixed else make_parts(self))
         self._open_window()
 
     @property
@@ -136,6 +136,11 @@ class Watcher:
         return self.rules.rule
 
     # -- installing ------------------------------------------------------------------------------------------------
+
+    def use(self, parts: list[Part]) -> None:
+        """Tell these parts, and no others; before `install`."""
+        self.parts = parts
+        self._listeners = {name: [self.guarded(each) for each in listeners(parts, name)] for name in EVENTS}
 
     def install(self) -> None:
         """Put all hooks in place. Call before the script imports anything."""

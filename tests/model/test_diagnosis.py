@@ -33,7 +33,7 @@ def healthy(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Diagnos
 
 
 @pytest.fixture(params=["stale_head", "healthy"])
-def diagnosed(request: pytest.FixtureRequest) -> Diagnosed:
+def diagnosed(request: pytest.FixtureRequest, server: Server) -> Diagnosed:
     found = request.getfixturevalue(request.param)
     assert isinstance(found, Diagnosed)
     return found

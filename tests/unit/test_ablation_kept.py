@@ -8,6 +8,7 @@ from pathlib import Path
 
 import evidence_samples
 import pytest
+from ablation.answer import small_form
 from ablation.asking import Asker, cost
 from ablation.kept import Kept, Shelf, Tokens, folder_name, prompt_key
 from ablation.observed import Observed
@@ -218,7 +219,8 @@ def test_a_prompt_leaves_room_for_the_answer(observed: Observed, arm: Arm, conte
     (observed.folder / "train.py").write_text(SCRIPT * 60)
     (observed.folder / "model.py").write_text(SCRIPT)
     text = as_one_text(prompt(subject(), observed, arm, context))
-    assert estimated_tokens(text) <= context - answer_room(context)
+    form = estimated_tokens(json.dumps(small_form().schema, indent=4))
+    assert estimated_tokens(text) <= context - answer_room(context) - form
     assert "Answer with one JSON object" in text
 
 

@@ -119,6 +119,11 @@ def test_a_healthy_run_is_accused_by_a_fault_and_by_nothing_else(variant: str) -
     assert mark(healthy, SmallAnswer("OWNERSHIP")).boundary is None, "counts among the healthy ones alone"
 
 
+def test_who_says_that_nothing_is_wrong_has_found_no_line() -> None:
+    marks = mark(subject(), SmallAnswer("NONE", "train.py", 40, "none"))
+    assert (marks.boundary, marks.line_exact, marks.line_near) == (False, False, False)
+
+
 def test_an_unreadable_answer_is_wrong_about_a_fault() -> None:
     marks = mark(subject(), None)
     assert (marks.boundary, marks.line_exact, marks.line_near, marks.family) == (False,) * 4
