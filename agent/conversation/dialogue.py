@@ -77,7 +77,7 @@ class Dialogue:
                 self._look(turn, attempt)
                 continue
             proposal = turn if isinstance(turn, Proposal) else None
-            self.objections = self._judge(turn)
+            self.objections = self._judge(turn, reply)
             self._answered(attempt, proposal, reply)
             if proposal is not None and not self.objections:
                 if self._settled_by_operator(proposal):
@@ -137,10 +137,12 @@ class Dialogue:
         )
         self._say(Message(role="user", content=looked_prompt(looked, self._looks_left, look_room(self.context))))
 
-    def _judge(self, turn: Look | Proposal | list[str]) -> list[str]:
+    def _judge(self, turn: Look | Proposal | list[str], reply: Reply) -> list[str]:
         """The sentences that go back to the model."""
         if isinstance(turn, Proposal):
             return [str(violation) for violation in violations(turn, self.evidence, self.shown)]
+        if isinstance(turn, list) and reply.finish == "length":
+            return ["answer: the reply was cut at the largest number of tokens before it ended; write a shorter one."]
         self.speaker.was_unreadable()
         if isinstance(turn, list):
             return [f"answer: {sentence}" for sentence in turn]

@@ -46,7 +46,7 @@ class Found:
 
 
 def objects(text: str) -> list[Found]:
-    """The outermost objects of a text in their order, broken ones among them; of those never closed also the inner ones.
+    """The outermost objects of a text in their order, broken ones among them; inner ones where one is never closed.
 
     What stands before the end of a model's thinking is left out.
     """
@@ -112,6 +112,8 @@ def _problem(text: str, start: int, error: json.JSONDecodeError) -> str:
         what = 'curly quotes are no JSON; write straight ones (") around every key and every text'
     elif near.startswith("'"):
         what = 'single quotes are no JSON; write double ones (") around every key and every text'
+    elif text.startswith(("None", "True", "False"), place):
+        what = "None, True and False are Python's; write null, true or false"
     elif not text[place:].strip() or error.msg.startswith("Unterminated"):
         what = "it ends before its last quote, ] or } is closed; write the whole object, with shorter sentences"
     else:

@@ -69,7 +69,7 @@ class Answer:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
     def checked(self) -> str:
-        """The text of an answer that came to its end.
+        """The text of an answer that came to its end, or to the largest number of tokens: `finish` says which.
 
         Raises:
             WireFault: It was cut, held back, refused by the model, or is empty.
@@ -81,7 +81,7 @@ class Answer:
             raise WireFault(
                 "The answer holds no choice.", "is it a Chat Completions endpoint, and is its model loaded?"
             )
-        if self.finish == "length":
+        if self.finish == "length" and not self.text.strip():
             raise WireFault("The answer was cut at the largest number of tokens.", _LONGER)
         if self.finish == "content_filter":
             raise WireFault("The endpoint's filter held the answer back.", "ask another model, or with --no-source.")

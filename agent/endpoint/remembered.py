@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from weaklink.agent.endpoint.ladder import OPTIONAL, RUNGS, Way
-from weaklink.agent.endpoint.settings import Endpoint
+from weaklink.agent.endpoint.settings import OPENAI_URL, Endpoint
 
 SCHEMA = "weaklink.endpoints/1"
 FORGET_AFTER = 30 * 86400.0  # seconds; a server may have been updated, and can do more
@@ -27,13 +27,18 @@ def remembered_way(endpoint: Endpoint) -> Way:
     """The way that worked, or the strictest one."""
     entry = _read().get(_name(endpoint))
     if not isinstance(entry, dict):
-        return Way()
+        return _first_way(endpoint)
     rung, left_out, since = entry.get("rung"), entry.get("left_out"), entry.get("since")
     if rung not in RUNGS or not isinstance(left_out, list) or not isinstance(since, int | float):
-        return Way()
+        return _first_way(endpoint)
     if not 0 <= time.time() - since <= FORGET_AFTER:
-        return Way()
+        return _first_way(endpoint)
     return Way(rung, frozenset(name for name in left_out if name in OPTIONAL))
+
+
+def _first_way(endpoint: Endpoint) -> Way:
+    """The strictest way. Servers other than OpenAI's know a limit by its older name; some drop the newer one unread."""
+    return Way() if endpoint.base_url == OPENAI_URL else Way(left_out=frozenset(("max_completion_tokens",)))
 
 
 def remember(endpoint: Endpoint, way: Way) -> None:

@@ -87,7 +87,7 @@ def _path(name: str) -> str:
 
 
 def _objects(text: str) -> list[dict[str, Any]]:
-    decoder, found, end = json.JSONDecoder(), [], 0
+    decoder, found, end = json.JSONDecoder(strict=False), [], 0  # models break lines inside a text
     for start in [match.start() for match in re.finditer(r"\{", text)][-STARTS:]:
         if start < end:
             continue

@@ -50,14 +50,14 @@ def mark(subject: Subject, answer: SmallAnswer | None) -> Marks:
     if subject.healthy:
         return Marks(True, said, accused=said not in ("", NONE), confidence=confidence)
     case = subject.case
-    placed = None if said == NONE else answer  # who says that nothing is wrong names no place
+    blamed = None if said == NONE else answer  # who says that nothing is wrong names no place and no cause
     return Marks(
         healthy=False,
         said=said,
         boundary=said in case.boundaries,
-        line_exact=at_fault(placed, case.places, 0),
-        line_near=at_fault(placed, case.places, NEAR),
-        family=answer is not None and answer.family == case.expected.get("family"),
+        line_exact=at_fault(blamed, case.places, 0),
+        line_near=at_fault(blamed, case.places, NEAR),
+        family=blamed is not None and blamed.family == case.expected.get("family"),
         confidence=confidence,
     )
 

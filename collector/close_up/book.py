@@ -24,6 +24,11 @@ class ValueBook:
         self._known: dict[int, tuple[weakref.ref[Any], Value]] = {}
         self._made: list[Value] = []
 
+    @property
+    def made(self) -> list[Value]:
+        """What operations gave since the last step, in order."""
+        return list(self._made)
+
     def of(self, thing: Any) -> Value:
         """The value of a tensor or array; made now where it came from out of sight."""
         known = self._known.get(id(thing))

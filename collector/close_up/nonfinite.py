@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -34,6 +34,19 @@ def forward_origin(loss: Value) -> Operation | None:
             return made
         seen.add(id(marked[0]))
         value = marked[0]
+
+
+def unfinished_origin(made: Sequence[Value]) -> Operation | None:
+    """The same of a step that ended before its backward: from the last of its values that hold a NaN, or else infinity.
+
+    Args:
+        made: What the step computed, in order; values without a history are none of its loss.
+    """
+    for kind in ("nan", "infinite"):
+        broken = [value for value in made if value.history and _flag(value, kind)]
+        if broken:
+            return forward_origin(broken[-1])
+    return None
 
 
 def _flag(value: Value, kind: str) -> bool:

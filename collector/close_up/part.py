@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from weaklink.collector.close_up.mode import OPERATIONS, CloseUpMode
-from weaklink.collector.close_up.nonfinite import BackwardListener, forward_origin
+from weaklink.collector.close_up.nonfinite import BackwardListener, forward_origin, unfinished_origin
 from weaklink.collector.close_up.operations import LOSSES, RESHAPING
 from weaklink.collector.close_up.records import Broadcast, CloseUpRecord, Compared, Origin, Term
 from weaklink.collector.close_up.terms import addends, comparison
@@ -218,6 +218,11 @@ class CloseUp(Part):
         if self._mode.active:
             self._over()
         self._open(self.tape.steps + 1)
+
+    def unfinished_origin(self) -> Origin | None:
+        """What made the first value that is not finite since the last step: for a script that ended before a backward."""
+        made = unfinished_origin(self._mode.book.made)
+        return None if made is None else Origin(self.tape.steps + 1, "forward", made.name, made.site)
 
     def _over(self) -> None:
         self._since = 0

@@ -65,8 +65,9 @@ class _Fits(StepPart):
         trained = replay.trained()
         batch = few_rows(step, ROWS) if len(replay.models) == 1 else None
         if batch is None or batch.objective is None:
-            count = f"{len(step.losses)} losses" if len(step.losses) > 1 else "loss"
-            return Pinned(replay.loss, replay.models, trained, f"the whole batch and the {count} of step {self.step}")
+            calls = len(step.losses)
+            what = "the batch" if calls == 1 else f"all that the {calls} backward calls were given"
+            return Pinned(replay.loss, replay.models, trained, f"{what} of step {self.step}")
         model, objective = replay.models[0], batch.objective
 
         def loss() -> Tensor:

@@ -87,6 +87,8 @@ class LayersPart(Waiting):
             rows.append([name, layer.kind, layer.shape, mean, std, zeros, int(bad), spread if layer.rows else None])
         title = f"outputs in the forward of step {self.step}, in the order of the calls"
         notes = ["zeros: share of exact zeros; spread over rows: standard deviation over dimension 0, mean over the rest"]
+        if any(hasattr(layer.model.module, "_orig_mod") for layer in layers):
+            notes.append("the model is compiled: what happens inside is not seen")
         if len(self._layers) >= _CALLS:
             notes.append(f"only the first {_CALLS} calls were looked at")
         return found(self.name, self.step, title, _COLUMNS, rows, notes)

@@ -31,7 +31,8 @@ def parts_of(job: Job, watcher: Watcher) -> list[Part]:
     """
     name, step, path = str(job.instrument), max(1, job.instrument_step or 1), job.evidence.with_name(RESULT)
     if name == "nonfinite_trace":
-        return [CloseUp(watcher), TracePart(watcher, name, step, path)]
+        close_up = CloseUp(watcher)
+        return [close_up, TracePart(watcher, name, step, path, close_up)]
     if name == "slices":
         return [SlicesPart(watcher, name, step, path, job.intent.slices, job.intent.metric, job.folder)]
     return [_OF_ONE_STEP[name](watcher, name, step, path)]

@@ -22,6 +22,7 @@ from weaklink.collector.measuring.part import Waiting
 from weaklink.collector.measuring.recorder import Entry, Recorder, Replay
 from weaklink.collector.measuring.result import missing
 from weaklink.collector.preserve import preserved
+from weaklink.collector.watching.context import inside_a_step
 from weaklink.collector.watching.optimizers import OptimizerEntry
 from weaklink.collector.watching.tape import BackwardSample
 
@@ -60,6 +61,7 @@ class StepPart(Waiting):
     def install(self) -> None:
         self._unscaled: dict[int, tuple[Tensor, Tensor]] = {}
         self._taken = Step()
+        self._stepping: Optimizer | None = None
         self._kept: ExitStack | None = None
         self.watcher.wrap(torch.amp.GradScaler, "scale", self._scale)
         super().install()
@@ -86,13 +88,15 @@ class StepPart(Waiting):
                 self._taken.losses.append(unscaled)
                 self._taken.values.append(float(unscaled.detach()))
         self._find_objective(losses)
+        if inside_a_step() and self._stepping is not None:  # a closure: nothing has moved, and who steps is known
+            self._taken.optimizers = [self._stepping]
+            self._conclude()
         if self.at_backward:
             self._conclude()
 
     def _find_objective(self, losses: list[Tensor]) -> None:
         """Of a step with one loss; what the graph keeps can be read before the backward only."""
         taken = self._taken
-        taken.objective = taken.entry = None
         if len(taken.losses) != 1 or not self.watcher.saved_tensors_readable:
             return
         for entry in reversed(self._recorder.entries):
@@ -109,6 +113,7 @@ class StepPart(Waiting):
         """The first of the step's optimizers: from here on something moves."""
         if self._answered:
             self.stop()
+        self._stepping = optimizer
         if not self.open or not self._taken.losses:
             return
         if self._kept is None:
@@ -134,6 +139,9 @@ class StepPart(Waiting):
         self._recorder.active = False
         if not self._taken.losses:
             return missing(self.name, self.step, f"no backward was called on a number for step {self.step}")
+        if not self._taken.optimizers:
+            # Without a step nothing says how many belong together.
+            del self._taken.losses[1:], self._taken.values[1:]
         return self.measure(self._taken, self._recorder)
 
     def finish(self) -> None:
@@ -164,6 +172,8 @@ def replay_of(step: Step, recorder: Recorder) -> Replay:
         raise NotReplayable("the model talks to other processes")
     with torch.enable_grad():
         again = replay.loss(streams=True).detach()
+    if replay.cut:
+        raise NotReplayable("a part of the loss has a backward of its own (torch.autograd.Function), not recorded")
     if not _same(float(again), sum(step.values), again.dtype):
         raise NotReplayable(
             f"the recorded operations, computed again, give {float(again):.6g} where the script had "

@@ -114,9 +114,13 @@ class Replay:
     Args:
         recorder: What was written down.
         losses: Numbers that were made by it; their sum is the loss.
+
+    Attributes:
+        cut: Whether something that had a history has none when it is made again: the backward is one's own there.
     """
 
     def __init__(self, recorder: Recorder, losses: Sequence[Tensor]) -> None:
+        self.cut = False
         self._losses = list(losses)
         self.entries = needed(recorder, losses)
         models = [entry.function for entry in self.entries if entry.streams is not None]
@@ -143,6 +147,7 @@ class Replay:
             known = made.get(id(tensor))
             return known if known is not None else tensor if _is_trained(tensor) else tensor.detach().clone()
 
+        self.cut = False
         for entry in self.entries:
             if entry.streams is not None and streams:
                 entry.streams()
@@ -152,7 +157,9 @@ class Replay:
                 for device, kind in entry.autocast:
                     stack.enter_context(torch.autocast(device, dtype=kind))
                 result = entry.function(*args, **kwargs)
-            made.update(zip(map(id, tensors_in(entry.result)), tensors_in(result), strict=False))
+            for before, after in zip(tensors_in(entry.result), tensors_in(result), strict=False):
+                made[id(before)] = after
+                self.cut |= before.requires_grad and not after.requires_grad
         total = made[id(self._losses[0])]
         for loss in self._losses[1:]:
             total = total + made[id(loss)]

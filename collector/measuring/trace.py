@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 from weaklink.collector.asked import InstrumentResult
+from weaklink.collector.close_up.part import CloseUp
 from weaklink.collector.close_up.records import CloseUpRecord, Origin
 from weaklink.collector.evidence import Value
 from weaklink.collector.job import CLOSE_UP_STEPS
@@ -22,12 +24,19 @@ from weaklink.collector.watching.context import is_transformed
 from weaklink.collector.watching.optimizers import OptimizerEntry
 from weaklink.collector.watching.tape import StepSample
 
+if TYPE_CHECKING:
+    from weaklink.collector.watching.watcher import Watcher
+
 _COLUMNS = ("layer", "kind", "not finite", "entries", "inputs not finite")
 _CALLS = 4000
 
 
 class TracePart(Waiting):
     """Beside the close-up, which finds the operation: counts what each layer was given and put out, step by step."""
+
+    def __init__(self, watcher: Watcher, name: str, step: int, path: Path, close_up: CloseUp) -> None:
+        super().__init__(watcher, name, step, path)
+        self._close_up = close_up
 
     def begin(self) -> None:
         self._steps: dict[int, list[tuple[str, str, int, Tensor, Tensor]]] = {}
@@ -52,9 +61,10 @@ class TracePart(Waiting):
             calls.append((call.name, type(call.module).__name__, entries, _count(tensors), _count(given)))
 
     def step_ended(self, optimizer: Optimizer, entry: OptimizerEntry, sample: StepSample | None) -> None:
-        super().step_ended(optimizer, entry, sample)
         if self.open and self.tape.steps >= self.step + CLOSE_UP_STEPS - 1:
             self.answer(self.over)
+        elif not self.open:
+            super().step_ended(optimizer, entry, sample)
 
     def finish(self) -> None:
         super().finish()
@@ -64,9 +74,9 @@ class TracePart(Waiting):
     def over(self) -> InstrumentResult:
         """What the close-up found in the steps that there were."""
         record = self.tape.record(CloseUpRecord)
-        if not record.origins:
+        origin = lasting_origin(record) if record.origins else self._close_up.unfinished_origin()
+        if origin is None:
             return self._nothing(record)
-        origin = lasting_origin(record)
         calls = self._steps.get(origin.step, [])
         counts = to_host([count for *_, output, given in calls for count in (output, given)])
         rows: list[list[Value]] = [
@@ -82,7 +92,7 @@ class TracePart(Waiting):
             return missing(self.name, self.step, reason)
         note = f"no operation of steps {record.steps[0]} to {record.steps[-1]} makes a value that is not finite and"
         notes = [f"{note} reaches a loss", *([record.problem] if record.problem else [])]
-        return found(self.name, self.step, "nothing that is not finite", ("steps",), [[len(record.steps)]], notes)
+        return found(self.name, self.step, "every value is finite", ("steps looked at",), [[len(record.steps)]], notes)
 
     def _notes(self, origin: Origin, rows: list[list[Value]], record: CloseUpRecord) -> list[str]:
         first = next((row for row in rows if row[2]), None)
@@ -91,9 +101,9 @@ class TracePart(Waiting):
             notes.append(f"parameters not finite before that step: {', '.join(broken[:8])}{', ...' * (len(broken) > 8)}")
         elif origin.step in self._parameters:
             notes.append("every parameter was finite before that step")
-        if record.problem:
-            notes.append(record.problem)
-        return notes
+        if not record.origins:
+            notes.append("the script ended before the backward of that step")
+        return [*notes, *([record.problem] if record.problem else [])]
 
 
 def _said(origin: Origin) -> str:

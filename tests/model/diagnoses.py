@@ -89,12 +89,6 @@ def of_model(incident: Incident) -> list[Answered]:
     return [answer for answer in incident.answered if answer.advisor in MODEL_ADVISORS]
 
 
-def was_cut(incident: Incident) -> bool:
-    """Whether the conversation ended because an answer never did: a small model may write until nothing more fits."""
-    failed = incident.failed
-    return failed is not None and failed.kind == "endpoint" and "cut" in failed.problem
-
-
 def accepted(incident: Incident) -> Proposal | None:
     """The model's answer that broke no rule, if there is one."""
     return next((each.proposal for each in of_model(incident) if not each.violations), None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from diagnoses import Diagnosed, accepted, diagnose, of_model, replay_offline, was_cut, weaklink
+from diagnoses import Diagnosed, accepted, diagnose, of_model, replay_offline, weaklink
 from servers import Server
 
 from weaklink.agent.contract import violations
@@ -57,9 +57,8 @@ def test_the_exit_code_says_whether_the_model_met_the_contract(diagnosed: Diagno
     if accepted(incident) is None:
         assert diagnosed.code == 3
         assert incident.failed is not None
-        if not was_cut(incident):
-            assert incident.failed.kind == "contract_not_met", incident.failed
-            assert len(of_model(incident)) == ATTEMPTS
+        assert incident.failed.kind == "contract_not_met", incident.failed
+        assert len(of_model(incident)) == ATTEMPTS
     else:
         assert incident.failed is None
         assert diagnosed.code == (0 if first_divergence(incident.observed.evidence.rows) is None else 1)
@@ -71,7 +70,7 @@ def test_every_answer_is_either_refused_with_reasons_or_meets_the_contract(diagn
     answers = of_model(incident)
     assert [each.attempt for each in answers] == list(range(1, len(answers) + 1))
     assert len(answers) <= ATTEMPTS
-    assert answers or was_cut(incident)
+    assert answers
     for answer in answers:
         if answer.proposal is None:
             assert answer.violations, "words that nobody could read were accepted"
@@ -86,7 +85,7 @@ def test_every_exchange_is_in_the_record_word_for_word(diagnosed: Diagnosed) -> 
     incident = diagnosed.record
     exchanged = incident.exchanged
     assert [each.turn for each in exchanged] == list(range(1, len(exchanged) + 1))
-    assert exchanged or was_cut(incident)
+    assert exchanged
     assert [message.role for each in exchanged[:1] for message in each.sent] == ["system", "user"][: 2 * len(exchanged)]
     assert all(each.sent for each in exchanged), "each request sends something new"
     said = [each.reply.text for each in exchanged]
@@ -166,8 +165,6 @@ def test_a_healthy_run_is_never_accused(healthy: Diagnosed) -> None:
 
 def test_the_conversation_is_held_again_offline(stale_head: Diagnosed, tmp_path: Path) -> None:
     incident = stale_head.record
-    if not incident.exchanged:
-        pytest.skip("the model's first answer never ended: there is no conversation")
     recording = tmp_path / "recording.json"
     wrote = weaklink(
         "export", str(incident.folder), "--format", "recording", "--out", str(recording), cwd=stale_head.folder
@@ -176,16 +173,13 @@ def test_the_conversation_is_held_again_offline(stale_head: Diagnosed, tmp_path:
     (tmp_path / "train.py").write_bytes((stale_head.folder / "train.py").read_bytes())
     again = replay_offline(recording, tmp_path)
     assert again.code == stale_head.code
-    cut = was_cut(incident)
-    assert events(again.record, cut) == events(incident, cut)
+    assert events(again.record) == events(incident)
     assert again.record.exchanged[0].reply.model == incident.exchanged[0].reply.model
 
 
-def events(incident: Incident, cut: bool) -> list[object]:
-    """Kinds in order, and every word of the model; of a conversation that was cut short only the words."""
+def events(incident: Incident) -> list[object]:
+    """Kinds in order, and every word of the model."""
     told: list[object] = []
-    if cut:  # the recording ends where the endpoint failed, which is told in other words
-        return [(each.attempt, each.turn, each.reply) for each in incident.exchanged]
     for _, kind, body in incident.events:
         if isinstance(body, Exchanged):
             told.append((kind, body.attempt, body.turn, body.reply))

@@ -119,9 +119,9 @@ def test_a_healthy_run_is_accused_by_a_fault_and_by_nothing_else(variant: str) -
     assert mark(healthy, SmallAnswer("OWNERSHIP")).boundary is None, "counts among the healthy ones alone"
 
 
-def test_who_says_that_nothing_is_wrong_has_found_no_line() -> None:
-    marks = mark(subject(), SmallAnswer("NONE", "train.py", 40, "none"))
-    assert (marks.boundary, marks.line_exact, marks.line_near) == (False, False, False)
+def test_who_says_that_nothing_is_wrong_has_found_no_line_and_no_cause() -> None:
+    marks = mark(subject(), SmallAnswer("NONE", "train.py", 40, "not_in_optimizer"))
+    assert (marks.boundary, marks.line_exact, marks.line_near, marks.family) == (False,) * 4
 
 
 def test_an_unreadable_answer_is_wrong_about_a_fault() -> None:
@@ -168,6 +168,7 @@ BODY = '{"boundary": "OWNERSHIP", "file": "train.py", "line": 40, "family": "not
         BODY.replace("40", "40.0"),
         BODY.replace('"train.py", "line": 40', '"train.py:40", "line": null'),
         BODY.replace('"train.py", "line": 40', '"train.py:40-44"'),
+        BODY.replace("{", '{"reason": "two\nlines", ', 1),
         "{" * 3000 + BODY,
         '{"a": ' * 2000 + BODY,
     ],

@@ -52,7 +52,8 @@ class Scripted:
         if isinstance(said, AdvisorError):
             raise said
         usage = Usage(prompt_tokens=100, answer_tokens=10)
-        return Reply(text=said, model="scripted-1", endpoint="here:1", rung="plain", finish="stop", usage=usage)
+        finish = "length" if said.endswith("<cut") else "stop"
+        return Reply(text=said, model="scripted-1", endpoint="here:1", rung="plain", finish=finish, usage=usage)
 
     def was_unreadable(self) -> None:
         self.unreadable += 1
@@ -142,6 +143,15 @@ def test_three_answers_that_do_not_hold_end_it(hold: Hold) -> None:
     assert [answer.proposal is None for answer in incident.answered] == [True, True, False]
     assert incident.answered[0].text == "I think it is the optimizer."
     assert speaker.unreadable == 2
+
+
+def test_an_answer_that_was_cut_is_an_attempt_and_is_kept(hold: Hold) -> None:
+    proposal, speaker, incident = hold('{"first_boundary": "OWNERSHIP", "cited": [<cut', good())
+    assert proposal is not None
+    (said,) = incident.answered[0].violations
+    assert "write a shorter one" in said
+    assert incident.exchanged[0].reply.finish == "length"
+    assert speaker.unreadable == 0  # another way of asking would be cut too
 
 
 def test_looks_are_shown_recorded_and_counted(hold: Hold) -> None:

@@ -209,7 +209,7 @@ WHOLE = {"id": "1", "object": "chat.completion", "model": "small-1"}
         (sends(b'data: {"choices": "\xff\xfe"}\n\n'), "UTF-8"),
         (sends(delta(""), delta(finish="stop"), "[DONE]"), "empty"),
         (sends(delta(reasoning_content="hmm"), delta(finish="stop"), "[DONE]"), "3 characters of reasoning"),
-        (sends(delta('{"a": 1'), delta(finish="length"), "[DONE]"), "largest number of tokens"),
+        (sends(delta(reasoning_content="hm"), delta(finish="length"), "[DONE]"), "largest number of tokens"),
         (sends(delta("I"), delta(finish="content_filter"), "[DONE]"), "filter"),
         (sends(delta(refusal="I can't help"), delta(finish="stop"), "[DONE]"), "I can't help"),
         (sends(delta('{"a": 1}')), "cut"),
@@ -225,8 +225,14 @@ def test_what_is_no_answer_is_said_to_be_none(act: Act, words: str) -> None:
     assert taken(start) < 4
 
 
-def test_an_answer_cut_at_its_limit_says_how_to_get_more() -> None:
-    assert "--context" in f"{fault(sends(delta('{'), delta(finish='length'))).hint}"
+def test_an_answer_cut_before_its_first_word_says_how_to_get_more() -> None:
+    assert "--context" in f"{fault(sends(delta(reasoning_content='hm'), delta(finish='length'))).hint}"
+
+
+def test_words_that_were_cut_at_the_limit_are_kept_and_said_to_be_cut() -> None:
+    with serving(sends(delta('{"a": 1'), delta(finish="length"), "[DONE]")) as served:
+        reply = speaker(served.base_url).reply(QUESTION, FORM)
+    assert (reply.text, reply.finish) == ('{"a": 1', "length")
 
 
 def test_a_chunked_stream_that_breaks_off() -> None:

@@ -12,11 +12,15 @@ from typing import Any
 import pytest
 from wire_server import ANSWER, FORM, KEY, QUESTION, Act, delta, gives, refuses, says, sends, serving, speaker
 
+from weaklink.agent.cli.said import SaidAdvisor
 from weaklink.agent.conversation.messages import Message, Usage
-from weaklink.agent.endpoint.faults import EndpointError
-from weaklink.agent.endpoint.ladder import RUNGS
+from weaklink.agent.endpoint.faults import EndpointError, Refusal
+from weaklink.agent.endpoint.ladder import RUNGS, request_body, way_after
+from weaklink.agent.endpoint.remembered import remembered_way
+from weaklink.agent.endpoint.settings import resolve_endpoint
 from weaklink.agent.endpoint.speaker import ChatCompletions
 from weaklink.agent.progress import Progress
+from weaklink.agent.settings import ModelSettings
 
 
 @pytest.fixture(autouse=True)
@@ -118,8 +122,8 @@ def test_all_is_asked_for_at_first() -> None:
     (body,) = served.bodies
     assert (body["temperature"], body["seed"], body["stream"]) == (0, 0, True)
     assert body["stream_options"] == {"include_usage": True}
-    assert 20_000 < body["max_completion_tokens"] < 32_768, "what the messages leave of the context"
-    assert "max_tokens" not in body
+    assert 20_000 < body["max_tokens"] < 32_768, "what the messages leave of the context"
+    assert "max_completion_tokens" not in body, "a server of one's own knows the older name, or drops the newer unread"
 
 
 @pytest.mark.parametrize("name", ["temperature", "seed", "stream_options"])
@@ -131,10 +135,19 @@ def test_a_parameter_that_is_refused_by_name_is_left_out(name: str) -> None:
     assert set(served.bodies[0]) - set(served.bodies[1]) == {name}
 
 
-def test_the_older_name_of_the_limit() -> None:
-    with serving(refuses(lambda body: "max_completion_tokens" if "max_completion_tokens" in body else None)) as served:
+def test_openai_itself_knows_the_newer_name_and_a_refusal_leads_to_the_older() -> None:
+    official = resolve_endpoint(SaidAdvisor(model="m"), {"OPENAI_API_KEY": "sk-0123456789abcdef"}, ModelSettings())
+    first = remembered_way(official)
+    assert request_body(first, "m", QUESTION, FORM, 7)["max_completion_tokens"] == 7
+    then = way_after(first, Refusal(status=400, body='{"error": {"message": "unknown: max_completion_tokens"}}'))
+    assert then is not None
+    assert request_body(then, "m", QUESTION, FORM, 7)["max_tokens"] == 7
+
+
+def test_a_limit_that_is_refused_by_either_name_is_left_out() -> None:
+    with serving(refuses(lambda body: "max_tokens" if "max_tokens" in body else None)) as served:
         speaker(served.base_url).reply(QUESTION, FORM)
-    assert served.bodies[1]["max_tokens"] == served.bodies[0]["max_completion_tokens"]
+    assert not {"max_tokens", "max_completion_tokens"} & set(served.bodies[1])
 
 
 @pytest.mark.parametrize(
