@@ -218,7 +218,8 @@ class Runner:
             if not path.exists():
                 return None, f"the rerun ended before it could measure: {record.problem or 'the script left by itself'}"
             result = InstrumentResult.model_validate_json(path.read_text("utf-8"))
-            if result.reason is not None and record.evidence is not None and record.evidence.outcome.ended == "deadline":
+            out_of_time = record.evidence is not None and record.evidence.outcome.ended == "deadline"
+            if result.reason is not None and out_of_time:
                 result.reason += "; its deadline had passed"
             self._measured[name, step] = result
         return self._measured[name, step], ""

@@ -4,7 +4,7 @@ A prompt cannot hold a contract, code can. Each violation is one sentence that n
 accepted, because it goes back to the advisor word for word. The same table, in plain words, is what the brief shows.
 
 A rule's function has the rule's name. They stand in `first_boundary`, `citations`, `mechanisms`, `lists`,
-`experiment` and `grounds`; `families` and `values` are what those share.
+`experiment`, `grounds` and `sources`; `families` and `values` are what those share.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from weaklink.agent.contract import citations, experiment, first_boundary, grounds, lists, mechanisms
+from weaklink.agent.contract import citations, experiment, first_boundary, grounds, lists, mechanisms, sources
 from weaklink.agent.contract.experiment import REPAIR_ACTS_AT
 from weaklink.agent.contract.families import ANY_BOUNDARY, BOUNDARY_OF, FAMILIES
 from weaklink.agent.contract.mechanisms import exclusive
@@ -53,24 +53,42 @@ class Violation:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of the contract: its name, its plain words, and the function that yields a sentence a violation."""
+    """A rule of the contract: its name, its plain words, and the function that yields a sentence a violation.
+
+    `check` holds a proposal against the evidence; of the one rule about files, `check_shown` holds it against what was
+    shown of them.
+    """
 
     name: str
     says: str
-    check: Callable[[Proposal, Evidence], Iterator[str]]
+    check: Callable[[Proposal, Evidence], Iterator[str]] | None = None
     experiments_only: bool = True
+    check_shown: Callable[[Proposal, Shown], Iterator[str]] | None = None
+
+    def broken(self, proposal: Proposal, evidence: Evidence, shown: Shown) -> Iterator[str]:
+        """A sentence for every way in which the proposal breaks this rule."""
+        if self.check is not None:
+            yield from self.check(proposal, evidence)
+        if self.check_shown is not None:
+            yield from self.check_shown(proposal, shown)
 
 
 def violations(proposal: Proposal, evidence: Evidence, shown: Shown | None = None) -> list[Violation]:
     """Every rule the proposal breaks on this evidence, in the order of the table; empty means accepted.
 
     Never raises on a proposal that validates. At most `MAX_TEXTS` sentences a rule are kept.
+
+    Args:
+        proposal: What an advisor answered.
+        evidence: The observed run.
+        shown: Lines of files that the advisor was shown; None: none.
     """
+    shown = shown or Shown()
     return [
         Violation(rule.name, text)
         for rule in RULES
         if proposal.outcome == "experiment" or not rule.experiments_only
-        for text in islice(rule.check(proposal, evidence), MAX_TEXTS)
+        for text in islice(rule.broken(proposal, evidence, shown), MAX_TEXTS)
     ]
 
 
@@ -170,5 +188,12 @@ RULES: tuple[Rule, ...] = (
         "grounds",
         "Exact evidence does not exclude the first mechanism: its own row, where it has one, does not pass.",
         grounds.grounds,
+    ),
+    Rule(
+        "sources",
+        "Every line in `sources` was shown, and its `text`, if there is one, stands in it. Who asked to read files cites "
+        "at least one line for an experiment or a dissent.",
+        experiments_only=False,
+        check_shown=sources.sources,
     ),
 )

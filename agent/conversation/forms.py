@@ -1,7 +1,8 @@
 """The shape an answer is to have, as a JSON schema that strict modes accept, with the names of this evidence in it.
 
-Strict modes want every key required and nothing besides (`null` stands for what is left out), and know neither lengths
-nor patterns; what they cannot say is left to the contract. The keys stand in the order in which one should think:
+Strict modes want every key required and nothing besides (`null` stands for what is left out), and know no patterns and no
+lengths of texts; what they cannot say is left to the contract. They do know how many entries a list may have, and a
+small model that is held to the schema would write entries until nothing more fits. The keys stand in the order in which one should think:
 where it breaks, what shows it, what could cause it, and only then what to do. A model that is held to the schema writes
 them in this order.
 """
@@ -57,11 +58,11 @@ def turn_form(evidence: Evidence, instruments: Sequence[str]) -> Form:
 def _answer(evidence: Evidence, shown_rows: Sequence[str] | None) -> Schema:
     rows = list(dict.fromkeys(shown_rows if shown_rows is not None else (row.id for row in evidence.rows)))
     row = _one_of(rows) if 0 < len(rows) <= MOST_ROWS else _TEXT
-    value = {"anyOf": [_TEXT, {"type": "number"}, {"type": "boolean"}, _NULL, _list_of(_TEXT)]}
+    value = {"anyOf": [_TEXT, {"type": "number"}, {"type": "boolean"}, _NULL, _list_of(_TEXT, 40)]}
     boundary = _one_of([*BOUNDARIES, NONE])
     prediction = _object(measurement=_TEXT, expect=_one_of(get_args(Direction)), value=value)
     mechanism = _object(
-        id=_one_of(get_args(MechanismFamily)), boundary=boundary, explanation=_TEXT, predictions=_list_of(prediction)
+        id=_one_of(get_args(MechanismFamily)), boundary=boundary, explanation=_TEXT, predictions=_list_of(prediction, 12)
     )
     experiment = _object(name=_one_of(list(CATALOGUE)), parameters=_list_of(_object(name=_TEXT, value=value)))
     repair = _object(text=_TEXT, kind=_one_of(get_args(Repair.model_fields["kind"].annotation)))
@@ -72,7 +73,7 @@ def _answer(evidence: Evidence, shown_rows: Sequence[str] | None) -> Schema:
         cited=_list_of(_object(row=row, field=_TEXT, value=value)),
         sources=_list_of(_object(file=_TEXT, line=_WHOLE, text=_TEXT)),
         outcome=_one_of(get_args(Proposal.model_fields["outcome"].annotation)),
-        mechanisms=_list_of(mechanism),
+        mechanisms=_list_of(mechanism, 3),
         experiment=_or_null(experiment),
         must_change=_list_of(_TEXT),
         must_stay_unchanged=_list_of(_TEXT),
@@ -90,8 +91,8 @@ def _object(**properties: Schema) -> Schema:
     }
 
 
-def _list_of(items: Schema) -> Schema:
-    return {"type": "array", "items": items}
+def _list_of(items: Schema, most: int = 8) -> Schema:
+    return {"type": "array", "items": items, "maxItems": most}
 
 
 def _one_of(names: Sequence[str]) -> Schema:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Sequence
 
@@ -91,6 +92,8 @@ class ChatCompletions:
         if self._way is None:
             self._way = remembered_way(self.endpoint)
         while True:
+            if self._way.rung == "tool" and not self._holds_tool(messages, form):
+                self._way = self._way.lower() or self._way
             try:
                 return self._exchange(self._way, messages, form, clock)
             except (Refusal, WireFault) as trouble:
@@ -125,6 +128,12 @@ class ChatCompletions:
         """Tokens for the answer: what the messages leave of the context."""
         context = self.endpoint.context
         return max(answer_room(context), context - sum(estimated_tokens(each.content) + 8 for each in messages))
+
+    def _holds_tool(self, messages: Sequence[Message], form: Form) -> bool:
+        """Whether a tool's schema, which servers write into the prompt, fits there beside the messages."""
+        sent = sum(estimated_tokens(each.content) for each in messages)
+        schema = estimated_tokens(json.dumps(form.schema))
+        return sent + schema + answer_room(self.endpoint.context) <= self.endpoint.context
 
     def _reply(self, answer: Answer, text: str, clock: Clock) -> Reply:
         assert self._way is not None, "asked that way"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from weaklink.collector.looking.batches import floating
 from weaklink.collector.looking.objective import Objective
 from weaklink.collector.measuring.pinned import Step
 from weaklink.collector.measuring.recorder import Entry, Recorder, needed
+from weaklink.collector.step import rows_of
 from weaklink.collector.tensors import tensors_in
 
 
@@ -60,29 +61,32 @@ def _of_objective(objective: Objective, entry: Entry) -> Examples:
     return _examples(objective, scores, entry)
 
 
-def _examples(objective: Objective, scores: Tensor, entry: Entry | None) -> Examples:
-    targets, kind = objective.targets, objective.kind
-    if kind in ("cross entropy", "negative log-likelihood") and not targets.is_floating_point():
-        function = functional.cross_entropy if kind == "cross entropy" else functional.nll_loss
-        each = function(scores, targets, ignore_index=objective.ignored, reduction="none")
-        kept = (targets != objective.ignored).flatten()
-        axis = 1 if scores.dim() > 1 else 0
-        correct = (scores.argmax(axis) == targets).flatten()[kept]
-        rows = _rows(targets)[kept]
-        return Examples(each.flatten()[kept].cpu(), targets.flatten()[kept].cpu(), correct.cpu(), rows, entry, kind)
-    if kind == "cross entropy":
-        each = functional.cross_entropy(scores, targets, reduction="none").flatten()
-        return Examples(each.cpu(), None, None, torch.arange(len(each)), entry, f"{kind} with shares as targets")
-    elementwise = replace(objective, weight=None)
-    each = _elementwise(elementwise, scores)
+def _examples(objective: Objective, scores: Tensor, entry: Entry) -> Examples:
+    if objective.kind in ("cross entropy", "negative log-likelihood"):
+        return _of_classes(objective, scores, entry)
+    targets = objective.targets
+    each = _elementwise(objective, scores)
     per_row = each.flatten(1).mean(1) if each.dim() > 1 else each
-    classes = correct = None
-    single = targets.reshape(len(per_row), -1) if len(per_row) and targets.numel() == len(per_row) else None
-    if single is not None and "binary" in kind and bool(((single == 0) | (single == 1)).all()):
-        classes = single.flatten().long().cpu()
-        bound = 0.0 if kind.endswith("logits") else 0.5
-        correct = ((scores.reshape(-1) > bound).long().cpu() == classes).cpu()
-    return Examples(per_row.cpu(), classes, correct, torch.arange(len(per_row)), entry, kind)
+    rows = torch.arange(len(per_row))
+    single = targets.flatten() if targets.numel() == len(per_row) else None
+    if single is None or "binary" not in objective.kind or not bool(((single == 0) | (single == 1)).all()):
+        return Examples(per_row.cpu(), None, None, rows, entry, objective.kind)
+    bound = 0.0 if objective.kind.endswith("logits") else 0.5
+    correct = (scores.flatten() > bound) == (single == 1)
+    return Examples(per_row.cpu(), single.long().cpu(), correct.cpu(), rows, entry, objective.kind)
+
+
+def _of_classes(objective: Objective, scores: Tensor, entry: Entry) -> Examples:
+    targets, kind = objective.targets, objective.kind
+    if targets.is_floating_point():
+        each = functional.cross_entropy(scores, targets, reduction="none")
+        return Examples(each.flatten().cpu(), None, None, _rows(each, entry), entry, f"{kind} with shares as targets")
+    function = functional.cross_entropy if kind == "cross entropy" else functional.nll_loss
+    each = function(scores, targets, ignore_index=objective.ignored, reduction="none").flatten().cpu()
+    correct = (scores.argmax(1 if scores.dim() > 1 else 0) == targets).flatten().cpu()
+    kept = (targets != objective.ignored).flatten().cpu()
+    classes = targets.flatten().cpu()
+    return Examples(each[kept], classes[kept], correct[kept], _rows(targets, entry)[kept], entry, kind)
 
 
 def _elementwise(objective: Objective, scores: Tensor) -> Tensor:
@@ -94,12 +98,13 @@ def _elementwise(objective: Objective, scores: Tensor) -> Tensor:
     return functional.binary_cross_entropy_with_logits(scores, targets, reduction="none")
 
 
-def _rows(targets: Tensor) -> Tensor:
-    """The row of each entry, flat."""
-    if not targets.dim():
-        return torch.zeros(1, dtype=torch.long)
-    per_row = targets.numel() // max(len(targets), 1)
-    return torch.arange(len(targets)).repeat_interleave(per_row)
+def _rows(values: Tensor, call: Entry) -> Tensor:
+    """The row of the batch of each entry, flat: several follow each other where the positions of a row were flattened."""
+    given = rows_of([call.args, call.kwargs])
+    rows = len(values) if values.dim() else 1
+    if given and values.dim() == 1 and rows % given == 0:
+        rows = given
+    return torch.arange(rows).repeat_interleave(values.numel() // max(rows, 1))
 
 
 def _of_calls(entries: Sequence[Entry]) -> Examples | None:
@@ -107,7 +112,7 @@ def _of_calls(entries: Sequence[Entry]) -> Examples | None:
     call = next((entry for entry in reversed(entries) if entry.streams is not None), None)
     if call is None:
         return None
-    rows = next((len(t) for t in tensors_in([call.args, call.kwargs]) if t.dim()), None)
+    rows = rows_of([call.args, call.kwargs])
     behind = _behind(call, entries)
     for entry in reversed(entries):
         given = next(iter(tensors_in([entry.args, entry.kwargs])), None)
@@ -146,6 +151,6 @@ def _per_row(each: Tensor, what: str, call: Entry, target: Any, scores: Any) -> 
     if by_class and isinstance(target, Tensor):
         fits = isinstance(scores, Tensor) and scores.dim() == target.dim() + 1
         correct = (scores.argmax(1) == target).flatten().cpu() if fits else None
-        return Examples(each.detach().flatten().cpu(), target.flatten().cpu(), correct, _rows(target), call, what)
+        return Examples(each.detach().flatten().cpu(), target.flatten().cpu(), correct, _rows(target, call), call, what)
     per_row = each.detach().flatten(1).mean(1) if each.dim() > 1 else each.detach()
     return Examples(per_row.cpu(), None, None, torch.arange(len(per_row)), call, what)

@@ -66,8 +66,10 @@ class _Fits(StepPart):
         batch = few_rows(step, ROWS) if len(replay.models) == 1 else None
         if batch is None or batch.objective is None:
             calls = len(step.losses)
-            what = "the batch" if calls == 1 else f"all that the {calls} backward calls were given"
-            return Pinned(replay.loss, replay.models, trained, f"{what} of step {self.step}")
+            what = (
+                f"the batch of step {self.step}" if calls == 1 else f"the {calls} losses of step {self.step} together"
+            )
+            return Pinned(replay.loss, replay.models, trained, what)
         model, objective = replay.models[0], batch.objective
 
         def loss() -> Tensor:
@@ -93,9 +95,11 @@ class _Fits(StepPart):
     def _notes(
         self, pinned: Pinned, optimizers: Sequence[Optimizer], rows: Sequence[Sequence[Value]], steps: int
     ) -> list[str]:
-        held = {id(t) for one in optimizers for group in one.param_groups for t in group["params"]}
-        own = sum(id(tensor) in held for tensor in pinned.trained)
-        notes = [f"the run's own optimizer holds {own} of the {len(pinned.trained)} tensors that require a gradient here"]
+        notes = []
+        if optimizers:
+            held = {id(t) for one in optimizers for group in one.param_groups for t in group["params"]}
+            own = sum(id(tensor) in held for tensor in pinned.trained)
+            notes.append(f"the run's own optimizer holds {own} of the {len(pinned.trained)} tensors trained here")
         if pinned.constant is not None:
             notes.append(f"an output that is the same for every row reaches {pinned.constant:.4g} at best")
         if any(row[-1] != steps for row in rows):
@@ -136,7 +140,9 @@ class LearningRatesPart(_Fits):
                     for group in optimizer.param_groups:
                         group["lr"] = factor * (declared_rate(group) if at_zero else rate(group))
                 rates = sorted({rate(group) for one in optimizers for group in one.param_groups})
-                rows.append([f"{real_name(optimizers)} x {factor:g}", _rates(rates), *_fit(pinned, optimizers, RATE_STEPS)])
+                rows.append(
+                    [f"{real_name(optimizers)} x {factor:g}", _rates(rates), *_fit(pinned, optimizers, RATE_STEPS)]
+                )
         notes = self._notes(pinned, optimizers, rows, RATE_STEPS)
         if at_zero:
             notes.insert(0, "its rate is 0 at that step: the factors are of the highest rate that its groups know of")

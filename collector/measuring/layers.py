@@ -86,7 +86,9 @@ class LayersPart(Waiting):
             name = f"{prefix}{layer.name}" if layer.name != layer.model.name else prefix.rstrip(".") or layer.name
             rows.append([name, layer.kind, layer.shape, mean, std, zeros, int(bad), spread if layer.rows else None])
         title = f"outputs in the forward of step {self.step}, in the order of the calls"
-        notes = ["zeros: share of exact zeros; spread over rows: standard deviation over dimension 0, mean over the rest"]
+        notes = [
+            "zeros: share of exact zeros; spread over rows: standard deviation over dimension 0, mean over the rest"
+        ]
         if any(hasattr(layer.model.module, "_orig_mod") for layer in layers):
             notes.append("the model is compiled: what happens inside is not seen")
         if len(self._layers) >= _CALLS:
@@ -95,7 +97,8 @@ class LayersPart(Waiting):
 
     def _reaching(self, losses: list[Tensor]) -> list[Call]:
         """The calls of models that a loss goes back to; the last one where the graph tells of none."""
-        nodes, queue = set(), [loss.grad_fn for loss in losses]
+        nodes: set[Any] = set()
+        queue: list[Any] = [loss.grad_fn for loss in losses]
         while queue and len(nodes) < _NODES:
             node = queue.pop()
             if node is not None and node not in nodes:

@@ -16,7 +16,7 @@ from weaklink.collector.watching.part import Part
 if TYPE_CHECKING:
     from weaklink.collector.watching.watcher import Watcher
 
-_OF_ONE_STEP = {
+_OF_ONE_STEP: dict[str, type[LayersPart | LearningRatesPart | TinyBatchPart]] = {
     "activation_statistics": LayersPart,
     "learning_rates": LearningRatesPart,
     "tiny_batch": TinyBatchPart,

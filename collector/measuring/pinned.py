@@ -1,7 +1,7 @@
-"""The step that is taken again: its losses, the optimizers that consumed them, and the state before any of these moved.
+"""The step that is taken again: its losses, the optimizers that consumed them, and the state before they moved anything.
 
-Which optimizers a step belongs to shows only once they step: the run goes on, from a kept state, until the next forward,
-and is then put back.
+Which optimizers a step belongs to shows only once they step: with its state kept, the run goes on until the next
+forward, and is then put back.
 """
 
 from __future__ import annotations

@@ -87,9 +87,8 @@ class Recorder(TorchFunctionMode):
         return result
 
     def _model_called(self, call: Call) -> None:
-        if self.active:
-            if torch.is_grad_enabled():
-                self._settles()
+        if self.active and torch.is_grad_enabled():  # what a teacher answers, or an evaluation, is held as it is
+            self._settles()
             call.kept = keep_global_streams(mps=False)
 
     def _model_answered(self, call: Call, args: Any, kwargs: Any, output: Any) -> None:
@@ -123,8 +122,8 @@ class Replay:
         self.cut = False
         self._losses = list(losses)
         self.entries = needed(recorder, losses)
-        models = [entry.function for entry in self.entries if entry.streams is not None]
-        self.models: list[nn.Module] = list({id(model): model for model in models}.values())  # type: ignore[misc]
+        models = [entry.function for entry in self.entries if isinstance(entry.function, nn.Module)]
+        self.models = list({id(model): model for model in models}.values())
 
     def trained(self) -> list[Tensor]:
         """Every tensor that requires a gradient: those of the models, and those that were used by themselves."""
@@ -173,7 +172,9 @@ def needed(recorder: Recorder, losses: Sequence[Tensor]) -> list[Entry]:
     for entry in reversed(recorder.entries):
         makes = any(id(tensor) in wanted for tensor in tensors_in(entry.result))
         given = list(tensors_in([entry.args, entry.kwargs]))
-        changes = entry.streams is None and writes_in_place(name_of(entry.function)) and given and id(given[0]) in wanted
+        changes = (
+            entry.streams is None and writes_in_place(name_of(entry.function)) and given and id(given[0]) in wanted
+        )
         if makes or changes:
             found.append(entry)
             wanted |= {id(tensor) for tensor in given if recorder.knows(tensor)}

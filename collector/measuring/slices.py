@@ -19,7 +19,8 @@ from weaklink.collector.measuring.examples import Examples, NoExamples, examples
 from weaklink.collector.measuring.pinned import Step, StepPart
 from weaklink.collector.measuring.recorder import Recorder
 from weaklink.collector.measuring.result import found, missing
-from weaklink.collector.tensors import mapped, tensors_in
+from weaklink.collector.step import rows_of
+from weaklink.collector.tensors import mapped
 
 if TYPE_CHECKING:
     from weaklink.collector.watching.watcher import Watcher
@@ -58,13 +59,15 @@ class SlicesPart(StepPart):
         except NoExamples as error:
             return missing(self.name, self.step, str(error))
         rows = [_row("all", examples, torch.ones(len(examples.losses), dtype=torch.bool))]
-        notes = [f"the loss is {examples.what}; its mean over the examples is {float(examples.losses.mean()):.4g}, "
-                 f"the script's loss {step.values[0]:.4g}"]
+        notes = [
+            f"the loss is {examples.what}; its mean over the examples is {float(examples.losses.mean()):.4g}, "
+            f"the script's loss {step.values[0]:.4g}"
+        ]
         parts: list[list[Value]] = []
         if examples.classes is None:
             notes.append("by class: not measured, the targets are no class indices that the loss was given")
         else:
-            for label in examples.classes.unique().tolist():
+            for label in sorted(set(examples.classes.tolist())):
                 parts.append(_row(f"class {label}", examples, examples.classes == label))
         for label, function in self._declared.items():
             picked, reason = self._picked(label, function, examples)
@@ -99,7 +102,7 @@ class SlicesPart(StepPart):
         args, kwargs = examples.call.args, examples.call.kwargs
         inputs = dict(kwargs) if kwargs and not args else args[0] if len(args) == 1 else args
         count = int(examples.rows.max()) + 1 if len(examples.rows) else 0
-        length = next((len(t) for t in tensors_in([args, kwargs]) if t.dim()), count)
+        length = rows_of([args, kwargs]) or count
         try:
             function = load_function(name, self._folder, f"[slices] {label}")
             given = [mapped(inputs, lambda tensor: tensor.detach().clone())]

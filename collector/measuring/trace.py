@@ -98,7 +98,9 @@ class TracePart(Waiting):
         first = next((row for row in rows if row[2]), None)
         notes = [f"first layer whose output is not finite: {first[0]}" if first else "every layer's output is finite"]
         if broken := self._parameters.get(origin.step):
-            notes.append(f"parameters not finite before that step: {', '.join(broken[:8])}{', ...' * (len(broken) > 8)}")
+            notes.append(
+                f"parameters not finite before that step: {', '.join(broken[:8])}{', ...' * (len(broken) > 8)}"
+            )
         elif origin.step in self._parameters:
             notes.append("every parameter was finite before that step")
         if not record.origins:

@@ -13,7 +13,7 @@ import pytest
 from wire_server import ANSWER, FORM, KEY, QUESTION, Act, delta, gives, refuses, says, sends, serving, speaker
 
 from weaklink.agent.cli.said import SaidAdvisor
-from weaklink.agent.conversation.messages import Message, Usage
+from weaklink.agent.conversation.messages import Form, Message, Usage
 from weaklink.agent.endpoint.faults import EndpointError, Refusal
 from weaklink.agent.endpoint.ladder import RUNGS, request_body, way_after
 from weaklink.agent.endpoint.remembered import remembered_way
@@ -133,6 +133,15 @@ def test_a_parameter_that_is_refused_by_name_is_left_out(name: str) -> None:
     assert reply.rung == RUNGS[0]
     assert len(served.bodies) == 2
     assert set(served.bodies[0]) - set(served.bodies[1]) == {name}
+
+
+def test_a_tool_whose_schema_leaves_no_room_is_passed_over() -> None:
+    # Servers write a tool's schema into the prompt: beside a brief for 4,000 tokens it would overflow the context.
+    wide = Form(FORM.name, {"type": "object", "properties": {f"key_{number}": {} for number in range(400)}})
+    for form, rung in ((FORM, "tool"), (wide, "json_object schema")):
+        with serving(refuses(lambda body: "response_format" if kind(body).startswith("json_schema") else None)) as served:
+            small = speaker(served.base_url, file={"context": 4096})
+            assert small.reply(QUESTION, form).rung == rung
 
 
 def test_openai_itself_knows_the_newer_name_and_a_refusal_leads_to_the_older() -> None:
