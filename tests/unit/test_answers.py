@@ -330,7 +330,7 @@ FORMS = [answer_form(EVIDENCE), turn_form(EVIDENCE, ("tiny_batch",)), answer_for
 
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_are_what_strict_modes_accept(form: Any) -> None:
-    known = {"type", "properties", "required", "additionalProperties", "items", "enum", "anyOf"}
+    known = {"type", "properties", "required", "additionalProperties", "items", "maxItems", "enum", "anyOf"}
     assert form.schema["type"] == "object"
     for schema in schemas(form.schema):
         assert set(schema) <= known
