@@ -1,10 +1,10 @@
 """The shape an answer is to have, as a JSON schema that strict modes accept, with the names of this evidence in it.
 
-Strict modes want every key required and nothing besides (`null` stands for what is left out), and know no patterns and no
-lengths of texts; what they cannot say is left to the contract. They do know how many entries a list may have, and a
-small model that is held to the schema would write entries until nothing more fits. The keys stand in the order in which one should think:
-where it breaks, what shows it, what could cause it, and only then what to do. A model that is held to the schema writes
-them in this order.
+Strict modes want every key required and nothing besides (`null` stands for what is left out), and know no patterns and
+no lengths of texts; what they cannot say is left to the contract. They do know how many entries a list may have, and a
+small model that is held to the schema would write entries until nothing more fits. The keys stand in the order in which
+one should think: where it breaks, what shows it, what could cause it, and only then what to do. A model that is held to
+the schema writes them in this order.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ def _answer(evidence: Evidence, shown_rows: Sequence[str] | None) -> Schema:
     boundary = _one_of([*BOUNDARIES, NONE])
     prediction = _object(measurement=_TEXT, expect=_one_of(get_args(Direction)), value=value)
     mechanism = _object(
-        id=_one_of(get_args(MechanismFamily)), boundary=boundary, explanation=_TEXT, predictions=_list_of(prediction, 12)
+        id=_one_of(get_args(MechanismFamily)),
+        boundary=boundary,
+        explanation=_TEXT,
+        predictions=_list_of(prediction, 12),
     )
     experiment = _object(name=_one_of(list(CATALOGUE)), parameters=_list_of(_object(name=_TEXT, value=value)))
     repair = _object(text=_TEXT, kind=_one_of(get_args(Repair.model_fields["kind"].annotation)))

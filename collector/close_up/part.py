@@ -220,7 +220,7 @@ class CloseUp(Part):
         self._open(self.tape.steps + 1)
 
     def unfinished_origin(self) -> Origin | None:
-        """What made the first value that is not finite since the last step, of a script that ended before a backward."""
+        """What made the first value that is not finite since the last step, where no backward came after it."""
         made = unfinished_origin(self._mode.book.made)
         return None if made is None else Origin(self.tape.steps + 1, "forward", made.name, made.site)
 

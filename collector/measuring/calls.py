@@ -9,12 +9,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 from torch.nn.modules import module as module_hooks
 
 from weaklink.collector.watching.context import is_traced
+
+if TYPE_CHECKING:
+    from weaklink.collector.watching.watcher import Watcher
 
 
 @dataclass
@@ -35,6 +38,14 @@ class Call:
     inner: int = 0
     kept: Any = None
     names: dict[int, str] = field(default_factory=dict)
+
+
+def name_in_run(call: Call, watcher: Watcher) -> str:
+    """The module's name as the rows of the chain spell it: where there are several models, with the model's own."""
+    root = call.root or call
+    entry = watcher.roots.entry(root.module)
+    prefix = watcher.roots.prefixes().get(entry.serial, "") if entry is not None else ""
+    return f"{prefix}{call.name}" if call is not root else prefix.rstrip(".") or call.name
 
 
 class ModuleCalls:

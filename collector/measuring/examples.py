@@ -99,7 +99,7 @@ def _elementwise(objective: Objective, scores: Tensor) -> Tensor:
 
 
 def _rows(values: Tensor, call: Entry) -> Tensor:
-    """The row of the batch of each entry, flat: several follow each other where the positions of a row were flattened."""
+    """The row of the batch of each entry, flat; the positions of a row follow each other where they were flattened."""
     given = rows_of([call.args, call.kwargs])
     rows = len(values) if values.dim() else 1
     if given and values.dim() == 1 and rows % given == 0:
@@ -151,6 +151,8 @@ def _per_row(each: Tensor, what: str, call: Entry, target: Any, scores: Any) -> 
     if by_class and isinstance(target, Tensor):
         fits = isinstance(scores, Tensor) and scores.dim() == target.dim() + 1
         correct = (scores.argmax(1) == target).flatten().cpu() if fits else None
-        return Examples(each.detach().flatten().cpu(), target.flatten().cpu(), correct, _rows(target, call), call, what)
+        kept = (target.flatten() >= 0).cpu()  # what a loss leaves out is numbered below zero
+        losses, classes = each.detach().flatten().cpu()[kept], target.flatten().cpu()[kept]
+        return Examples(losses, classes, correct[kept] if fits else None, _rows(target, call)[kept], call, what)
     per_row = each.detach().flatten(1).mean(1) if each.dim() > 1 else each.detach()
     return Examples(per_row.cpu(), None, None, torch.arange(len(per_row)), call, what)

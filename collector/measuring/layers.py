@@ -10,7 +10,7 @@ from torch import Tensor
 
 from weaklink.collector.asked import InstrumentResult
 from weaklink.collector.evidence import Value
-from weaklink.collector.measuring.calls import Call, ModuleCalls
+from weaklink.collector.measuring.calls import Call, ModuleCalls, name_in_run
 from weaklink.collector.measuring.part import Waiting
 from weaklink.collector.measuring.result import found, missing
 from weaklink.collector.probes.loop import to_host
@@ -26,10 +26,9 @@ _NODES = 20_000
 
 @dataclass
 class _Layer:
-    """One finished call: which model's, and its figures, still on the device."""
+    """One finished call, and its figures, still on the device."""
 
-    model: Call
-    name: str
+    call: Call
     kind: str
     shape: list[int]
     figures: list[Tensor]
@@ -55,7 +54,7 @@ class LayersPart(Waiting):
         if not call.inner:
             with self.watcher.looking_away(), torch.no_grad():
                 kind, rows = type(call.module).__name__, first.dim() > 0 and len(first) > 1
-                self._layers.append(_Layer(call.root, call.name, kind, list(first.shape), _figures(first), rows))
+                self._layers.append(_Layer(call, kind, list(first.shape), _figures(first), rows))
 
     def backward_begins(self, losses: list[Tensor], sample: BackwardSample | None) -> None:
         super().backward_begins(losses, sample)
@@ -72,24 +71,31 @@ class LayersPart(Waiting):
 
     def _result(self, losses: list[Tensor]) -> InstrumentResult:
         reaching = self._reaching(losses)
-        layers = [layer for layer in self._layers if any(layer.model is call for call in reaching)]
+        layers = [layer for layer in self._layers if any(layer.call.root is call for call in reaching)]
         if not layers:
             reason = "no module that holds parameters was called with gradients before the backward of that step"
             return missing(self.name, self.step, reason)
         values = to_host([figure for layer in layers for figure in layer.figures])
         rows: list[list[Value]] = []
-        prefixes = self.watcher.roots.prefixes()
         for number, layer in enumerate(layers):
             mean, std, zeros, bad, spread = values[5 * number : 5 * number + 5]
-            entry = self.watcher.roots.entry(layer.model.module)
-            prefix = prefixes.get(entry.serial, "") if entry is not None else ""
-            name = f"{prefix}{layer.name}" if layer.name != layer.model.name else prefix.rstrip(".") or layer.name
-            rows.append([name, layer.kind, layer.shape, mean, std, zeros, int(bad), spread if layer.rows else None])
+            rows.append(
+                [
+                    name_in_run(layer.call, self.watcher),
+                    layer.kind,
+                    layer.shape,
+                    mean,
+                    std,
+                    zeros,
+                    int(bad),
+                    spread if layer.rows else None,
+                ]
+            )
         title = f"outputs in the forward of step {self.step}, in the order of the calls"
         notes = [
             "zeros: share of exact zeros; spread over rows: standard deviation over dimension 0, mean over the rest"
         ]
-        if any(hasattr(layer.model.module, "_orig_mod") for layer in layers):
+        if any(hasattr(layer.call.module, "_orig_mod") for layer in layers):
             notes.append("the model is compiled: what happens inside is not seen")
         if len(self._layers) >= _CALLS:
             notes.append(f"only the first {_CALLS} calls were looked at")

@@ -1,4 +1,4 @@
-"""The step that is taken again: its losses, the optimizers that consumed them, and the state before they moved anything.
+"""The step that is taken again: its losses, the optimizers that consumed them, and the state before they moved.
 
 Which optimizers a step belongs to shows only once they step: with its state kept, the run goes on until the next
 forward, and is then put back.

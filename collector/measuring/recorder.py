@@ -120,14 +120,14 @@ class Replay:
 
     def __init__(self, recorder: Recorder, losses: Sequence[Tensor]) -> None:
         self.cut = False
-        self._losses = list(losses)
+        self._losses, self._knows = list(losses), recorder.knows
         self.entries = needed(recorder, losses)
         models = [entry.function for entry in self.entries if isinstance(entry.function, nn.Module)]
         self.models = list({id(model): model for model in models}.values())
 
     def trained(self) -> list[Tensor]:
         """Every tensor that requires a gradient: those of the models, and those that were used by themselves."""
-        given = [tensor for entry in self.entries for tensor in tensors_in([entry.args, entry.kwargs])]
+        given = [t for entry in self.entries for t in tensors_in([entry.args, entry.kwargs]) if not self._knows(t)]
         held = [parameter for model in self.models for parameter in model.parameters()]
         return list({id(tensor): tensor for tensor in [*held, *given] if _is_trained(tensor)}.values())
 
@@ -158,7 +158,7 @@ class Replay:
                 result = entry.function(*args, **kwargs)
             for before, after in zip(tensors_in(entry.result), tensors_in(result), strict=False):
                 made[id(before)] = after
-                self.cut |= before.requires_grad and not after.requires_grad
+                self.cut |= before.grad_fn is not None and not after.requires_grad
         total = made[id(self._losses[0])]
         for loss in self._losses[1:]:
             total = total + made[id(loss)]

@@ -14,7 +14,7 @@ from weaklink.collector.close_up.part import CloseUp
 from weaklink.collector.close_up.records import CloseUpRecord, Origin
 from weaklink.collector.evidence import Value
 from weaklink.collector.job import CLOSE_UP_STEPS
-from weaklink.collector.measuring.calls import Call, ModuleCalls
+from weaklink.collector.measuring.calls import Call, ModuleCalls, name_in_run
 from weaklink.collector.measuring.part import Waiting
 from weaklink.collector.measuring.result import found, missing
 from weaklink.collector.probes.loop import to_host
@@ -39,7 +39,7 @@ class TracePart(Waiting):
         self._close_up = close_up
 
     def begin(self) -> None:
-        self._steps: dict[int, list[tuple[str, str, int, Tensor, Tensor]]] = {}
+        self._steps: dict[int, list[tuple[Call, int, Tensor, Tensor]]] = {}
         self._parameters: dict[int, list[str]] = {}
         self._calls = ModuleCalls(lambda: self.watcher.paused, self._begins, self._ended)
 
@@ -58,7 +58,7 @@ class TracePart(Waiting):
             return
         entries = sum(tensor.numel() for tensor in tensors)
         with self.watcher.looking_away(), torch.no_grad():
-            calls.append((call.name, type(call.module).__name__, entries, _count(tensors), _count(given)))
+            calls.append((call, entries, _count(tensors), _count(given)))
 
     def step_ended(self, optimizer: Optimizer, entry: OptimizerEntry, sample: StepSample | None) -> None:
         if self.open and self.tape.steps >= self.step + CLOSE_UP_STEPS - 1:
@@ -80,8 +80,14 @@ class TracePart(Waiting):
         calls = self._steps.get(origin.step, [])
         counts = to_host([count for *_, output, given in calls for count in (output, given)])
         rows: list[list[Value]] = [
-            [name, kind, int(counts[2 * number]), entries, int(counts[2 * number + 1])]
-            for number, (name, kind, entries, _, _) in enumerate(calls)
+            [
+                name_in_run(call, self.watcher),
+                type(call.module).__name__,
+                int(counts[2 * number]),
+                entries,
+                int(counts[2 * number + 1]),
+            ]
+            for number, (call, entries, _, _) in enumerate(calls)
         ]
         title = f"outputs of the layers in the forward of step {origin.step}"
         return found(self.name, self.step, title, _COLUMNS, rows, [_said(origin), *self._notes(origin, rows, record)])
