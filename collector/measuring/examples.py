@@ -150,9 +150,9 @@ def _per_row(each: Tensor, what: str, call: Entry, target: Any, scores: Any) -> 
     by_class = isinstance(target, Tensor) and not target.is_floating_point() and target.shape == each.shape
     if by_class and isinstance(target, Tensor):
         fits = isinstance(scores, Tensor) and scores.dim() == target.dim() + 1
-        correct = (scores.argmax(1) == target).flatten().cpu() if fits else None
         kept = (target.flatten() >= 0).cpu()  # what a loss leaves out is numbered below zero
+        correct = (scores.argmax(1) == target).flatten().cpu()[kept] if fits else None
         losses, classes = each.detach().flatten().cpu()[kept], target.flatten().cpu()[kept]
-        return Examples(losses, classes, correct[kept] if fits else None, _rows(target, call)[kept], call, what)
+        return Examples(losses, classes, correct, _rows(target, call)[kept], call, what)
     per_row = each.detach().flatten(1).mean(1) if each.dim() > 1 else each.detach()
     return Examples(per_row.cpu(), None, None, torch.arange(len(per_row)), call, what)

@@ -113,15 +113,17 @@ class TinyBatchPart(_Fits):
 
     def fitted(self, pinned: Pinned, optimizers: list[Optimizer]) -> InstrumentResult:
         refused = _refused(optimizers)
+        rates = sorted({rate(group) for one in optimizers for group in one.param_groups})
         rows: list[list[Value]] = []
         if refused is None:
-            rates = sorted({rate(group) for one in optimizers for group in one.param_groups})
             rows.append([real_name(optimizers), _rates(rates), *_fit(pinned, optimizers, TINY_STEPS)])
         for lr in PLAIN_RATES:
             rows.append(["fresh plain SGD", lr, *_fit(pinned, [PlainSgd(pinned.trained, lr)], TINY_STEPS)])
         notes = self._notes(pinned, optimizers, rows, TINY_STEPS)
         if refused is not None:
             notes.insert(0, f"the run's own optimizer was not tried: {refused}")
+        elif not any(rates):  # the first step of a warm-up: that nothing is fitted says nothing
+            notes.insert(0, "the rate of the run's own optimizer is 0 at that step: ask for a later one")
         return found(self.name, self.step, f"{TINY_STEPS} steps on {pinned.what}", _COLUMNS, rows, notes)
 
 

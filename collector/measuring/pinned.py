@@ -172,6 +172,8 @@ def replay_of(step: Step, recorder: Recorder) -> Replay:
         raise NotReplayable("the model talks to other processes")
     with torch.enable_grad():
         again = replay.loss(streams=True).detach()
+    if replay.began_before:
+        raise NotReplayable("the loss comes in part from a forward before the last step, which was not recorded")
     if replay.cut:
         raise NotReplayable("a part of the loss has a backward of its own (torch.autograd.Function), not recorded")
     if not _same(float(again), sum(step.values), again.dtype):

@@ -125,9 +125,17 @@ class Replay:
         models = [entry.function for entry in self.entries if isinstance(entry.function, nn.Module)]
         self.models = list({id(model): model for model in models}.values())
 
+    @property
+    def began_before(self) -> bool:
+        """Whether it takes something that has a history of its own: of that nothing was written down."""
+        return any(tensor.grad_fn is not None for tensor in self._from_outside())
+
+    def _from_outside(self) -> list[Tensor]:
+        return [t for entry in self.entries for t in tensors_in([entry.args, entry.kwargs]) if not self._knows(t)]
+
     def trained(self) -> list[Tensor]:
         """Every tensor that requires a gradient: those of the models, and those that were used by themselves."""
-        given = [t for entry in self.entries for t in tensors_in([entry.args, entry.kwargs]) if not self._knows(t)]
+        given = self._from_outside()
         held = [parameter for model in self.models for parameter in model.parameters()]
         return list({id(tensor): tensor for tensor in [*held, *given] if _is_trained(tensor)}.values())
 

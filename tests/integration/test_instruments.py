@@ -295,6 +295,18 @@ def counted():
     assert (tiny.reason is None) == why.startswith("holds")
 
 
+def test_a_rate_of_zero_is_said_and_not_held_against_the_optimizer(folder: Path) -> None:
+    warm_up = "warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: step / 10)\nfor step in range(12):\n"
+    text = BY_HAND.replace("for step in range(12):\n", warm_up)
+    (folder / "train.py").write_text(text + "    warm_up.step()\n")
+    with bench(folder) as at:
+        first, later = at.measure("tiny_batch"), at.measure("tiny_batch", 6)
+    assert first.rows[0]["loss after"] == first.rows[0]["loss before"]
+    assert "is 0 at that step" in first.text
+    assert later.rows[0]["learning rate"] == pytest.approx(0.025)
+    assert "is 0 at that step" not in later.text
+
+
 # -- (e) two optimizers ------------------------------------------------------------------------------------------------
 
 TWO = """
@@ -331,6 +343,39 @@ def test_all_optimizers_that_step_on_one_loss_belong_to_the_step(folder: Path) -
     assert last.ok
     assert "at step 11 of a rerun, chosen" in last.text
     assert between.step == 3  # the second optimizer's step has no backward of its own
+
+
+ADVERSARIES = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+maker, critic = nn.Linear(4, 2), nn.Linear(2, 1)
+of_maker = torch.optim.Adam(maker.parameters(), lr=1e-2)
+of_critic = torch.optim.Adam(critic.parameters(), lr=1e-2)
+score = nn.BCEWithLogitsLoss()
+for step in range(4):
+    made = maker(torch.randn(16, 4))
+    of_critic.zero_grad()
+    score(critic(torch.randn(16, 2) + 3), torch.ones(16, 1)).backward()
+    score(critic(made.detach()), torch.zeros(16, 1)).backward()
+    of_critic.step()
+    of_maker.zero_grad()
+    score(critic(made), torch.ones(16, 1)).backward()
+    of_maker.step()
+"""
+
+
+def test_two_models_that_train_against_each_other(folder: Path) -> None:
+    (folder / "train.py").write_text(ADVERSARIES)
+    with bench(folder) as at:
+        critic, maker = at.measure("tiny_batch", 1), at.measure("tiny_batch", 2)
+    # Both of the critic's losses, and its optimizer alone.
+    assert "on the 2 losses of step 1 together" in critic.text
+    assert critic.rows[0]["steps by"] == "Adam"
+    assert last_losses(critic)[0] < float(critic.rows[0]["loss before"])  # type: ignore[arg-type]
+    # The maker's forward lies before the critic's step: without it, only the critic would be fitted.
+    assert maker.reason == "the loss comes in part from a forward before the last step, which was not recorded"
 
 
 # -- (f) a model that returns its loss ---------------------------------------------------------------------------------
