@@ -248,7 +248,7 @@ class Session:
         if proposal is None:
             self._close(IncidentStatus(), 3, f"the contract was not met in {ATTEMPTS} answers")
             raise ContractNotMetError(self.advisor.name, self.folder)
-        status = IncidentStatus(cause="suspected" if proposal.mechanisms else "unknown")
+        status = _suspicion(evidence, proposal)
         if proposal.outcome != "experiment":
             return self._close(status, None, None)
         plan = horizons(evidence, proposal, self.options.horizon)
@@ -347,7 +347,7 @@ class Session:
     ) -> Finished:
         self.progress.say(cost(evidence, plan))
         recorder = Recorder(runner, self.writer, evidence)
-        suspected = IncidentStatus(cause="suspected")
+        suspected = _suspicion(evidence, proposal)
         verdict = None
         try:
             for number, horizon in enumerate(plan):
@@ -363,7 +363,8 @@ class Session:
             self._close(suspected, error.exit_code, f"a rerun failed: {error}")
             raise
         assert verdict is not None
-        status = status_of(verdict, proposal)
+        # Where nothing diverges there is no cause to name, whatever a dissent had tested.
+        status = status_of(verdict, proposal) if evidence.first_divergence is not None else IncidentStatus()
         self.writer.append("verdict.reached", VerdictReached(verdict=verdict, status=status), durable=True)
         return self._close(status, None, None)
 
@@ -438,6 +439,12 @@ def measured(evidence: Evidence) -> bool:
     """Whether the run got far enough for a chain: it trained, or raised after a forward call."""
     outcome = evidence.outcome
     return outcome.backwards > 0 or outcome.steps > 0 or (outcome.forwards > 0 and outcome.raised is not None)
+
+
+def _suspicion(evidence: Evidence, proposal: Proposal) -> IncidentStatus:
+    """The status before any verdict. A chain in which nothing diverges has no cause, whatever somebody suspects."""
+    suspects = bool(proposal.mechanisms) and evidence.first_divergence is not None
+    return IncidentStatus(cause="suspected" if suspects else "unknown")
 
 
 def _why_nothing(evidence: Evidence) -> str:

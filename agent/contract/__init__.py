@@ -191,8 +191,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "sources",
-        "Every line in `sources` was shown, and its `text`, if there is one, stands in it. Who asked to read files cites "
-        "at least one line for an experiment or a dissent.",
+        "Every line in `sources` was shown, and its `text`, if there is one, stands in it. Who asked to read files "
+        "cites at least one line for an experiment or a dissent.",
         experiments_only=False,
         check_shown=sources.sources,
     ),

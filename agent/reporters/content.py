@@ -87,7 +87,8 @@ def meaning(incident: IncidentView) -> Section | None:
         ("said by", said_by(incident)),
         *_considered(incident, mechanisms(incident)[1:], "rival"),
     ]
-    title = "What it means" if state == "supported" else "It may mean"
+    settled = state == "supported" and effective_divergence(incident) is not None
+    title = "What it means" if settled else "It may mean"
     return Section(title, (Paragraph(lead.explanation), Facts(tuple(rows))))
 
 

@@ -91,7 +91,8 @@ class StepPart(Waiting):
         if inside_a_step() and self._stepping is not None:  # a closure: nothing has moved, and who steps is known
             self._taken.optimizers = [self._stepping]
             self._conclude()
-        if self.at_backward:
+        # Without an optimizer, what moves the weights after the backward is not seen: now they still are as they were.
+        if self.at_backward or not self.watcher.optimizers.alive():
             self._conclude()
 
     def _find_objective(self, losses: list[Tensor]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,10 @@ class SlicesPart(StepPart):
             f"the loss is {examples.what}; its mean over the examples is {float(examples.losses.mean()):.4g}, "
             f"the script's loss {step.values[0]:.4g}"
         ]
+        if not math.isclose(float(examples.losses.mean()), step.values[0], rel_tol=1e-3, abs_tol=1e-6):
+            notes.append(
+                "the two differ: weights of classes, smoothing, a factor or another term are not in the figures"
+            )
         parts: list[list[Value]] = []
         if examples.classes is None:
             notes.append("by class: not measured, the targets are no class indices that the loss was given")

@@ -96,8 +96,10 @@ class TracePart(Waiting):
         if not record.steps:
             reason = record.problem or "no backward was called in these steps"
             return missing(self.name, self.step, reason)
-        note = f"no operation of steps {record.steps[0]} to {record.steps[-1]} makes a value that is not finite and"
-        notes = [f"{note} reaches a loss", *([record.problem] if record.problem else [])]
+        first, last = record.steps[0], record.steps[-1]
+        which = f"steps {first} to {last}" if last > first else f"step {first}"
+        note = f"no operation of {which} makes a value that is not finite and reaches a loss"
+        notes = [note, *([record.problem] if record.problem else [])]
         return found(self.name, self.step, "every value is finite", ("steps looked at",), [[len(record.steps)]], notes)
 
     def _notes(self, origin: Origin, rows: list[list[Value]], record: CloseUpRecord) -> list[str]:

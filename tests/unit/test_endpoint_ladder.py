@@ -139,7 +139,8 @@ def test_a_tool_whose_schema_leaves_no_room_is_passed_over() -> None:
     # Servers write a tool's schema into the prompt: beside a brief for 4,000 tokens it would overflow the context.
     wide = Form(FORM.name, {"type": "object", "properties": {f"key_{number}": {} for number in range(400)}})
     for form, rung in ((FORM, "tool"), (wide, "json_object schema")):
-        with serving(refuses(lambda body: "response_format" if kind(body).startswith("json_schema") else None)) as served:
+        refusing = refuses(lambda body: "response_format" if kind(body).startswith("json_schema") else None)
+        with serving(refusing) as served:
             small = speaker(served.base_url, file={"context": 4096})
             assert small.reply(QUESTION, form).rung == rung
 
