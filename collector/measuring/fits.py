@@ -62,7 +62,7 @@ class _Fits(StepPart):
             NotReplayable: The loss cannot be computed again.
         """
         replay = replay_of(step, recorder)
-        trained = replay.trained()
+        trained = replay.trained(step.optimizers)
         batch = few_rows(step, ROWS) if len(replay.models) == 1 else None
         if batch is None or batch.objective is None:
             calls = len(step.losses)

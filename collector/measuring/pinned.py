@@ -6,6 +6,7 @@ forward, and is then put back.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -161,6 +162,8 @@ def replay_of(step: Step, recorder: Recorder) -> Replay:
         raise NotReplayable("the step makes more operations than are kept")
     if len(step.losses) >= BACKWARDS:
         raise NotReplayable(f"the step calls backward {BACKWARDS} times or more")
+    if not all(map(math.isfinite, step.values)):
+        raise NotReplayable("the loss of that step is not finite")
     if not all(recorder.knows(loss) for loss in step.losses):
         raise NotReplayable(
             "the loss comes from something else than models and torch functions that can be recorded "
@@ -177,7 +180,7 @@ def replay_of(step: Step, recorder: Recorder) -> Replay:
         raise NotReplayable("the loss comes in part from a forward before the last step, which was not recorded")
     if replay.cut:
         raise NotReplayable("a part of the loss has a backward of its own (torch.autograd.Function), not recorded")
-    if not _same(float(again), sum(step.values), again.dtype):
+    if not same_number(float(again), sum(step.values), again.dtype):
         raise NotReplayable(
             f"the recorded operations, computed again, give {float(again):.6g} where the script had "
             f"{sum(step.values):.6g}: something else changes the loss (a number read off a tensor, a state of a module)"
@@ -200,10 +203,12 @@ def few_rows(step: Step, rows: int) -> TrainingBatch | None:
     whole = step.objective.loss(outputs)
     batch = TrainingBatch(args, kwargs, step.objective)
     cut = batch.first_rows(rows)
-    return cut if _same(float(whole), step.values[0], whole.dtype) else None
+    return cut if same_number(float(whole), step.values[0], whole.dtype) else None
 
 
-def _same(one: float, other: float, kind: torch.dtype) -> bool:
-    """Up to rounding: fused kernels and autocast sum otherwise."""
+def same_number(one: float, other: float, kind: torch.dtype) -> bool:
+    """Whether they are one number up to rounding: fused kernels and autocast sum otherwise. NaN is like NaN."""
+    if math.isnan(one) and math.isnan(other):
+        return True
     close = float(torch.finfo(kind).eps) ** 0.5
     return one == other or abs(one - other) <= close * max(1.0, abs(one), abs(other))

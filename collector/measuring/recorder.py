@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode
 
 from weaklink.collector.close_up.operations import name_of, writes_in_place
@@ -133,11 +134,18 @@ class Replay:
     def _from_outside(self) -> list[Tensor]:
         return [t for entry in self.entries for t in tensors_in([entry.args, entry.kwargs]) if not self._knows(t)]
 
-    def trained(self) -> list[Tensor]:
-        """Every tensor that requires a gradient: those of the models, and those that were used by themselves."""
-        given = self._from_outside()
-        held = [parameter for model in self.models for parameter in model.parameters()]
-        return list({id(tensor): tensor for tensor in [*held, *given] if _is_trained(tensor)}.values())
+    def trained(self, optimizers: Sequence[Optimizer]) -> list[Tensor]:
+        """Every tensor that requires a gradient: those of the models, and those that were used by themselves.
+
+        What a model was given is trained where it is a parameter, or one of `optimizers` holds it; else it is a batch
+        that requires a gradient for the sake of its own derivative.
+        """
+        held = {id(t) for one in optimizers for group in one.param_groups for t in group["params"]}
+        calls = [entry for entry in self.entries if entry.streams is not None]
+        inputs = {id(t) for call in calls for t in tensors_in([call.args, call.kwargs])} - held
+        given = [t for t in self._from_outside() if isinstance(t, nn.Parameter) or id(t) not in inputs]
+        own = [parameter for model in self.models for parameter in model.parameters()]
+        return list({id(tensor): tensor for tensor in [*own, *given] if _is_trained(tensor)}.values())
 
     def loss(self, streams: bool = False) -> Tensor:
         """The sum of the losses, computed again with a graph.

@@ -17,7 +17,7 @@ from weaklink.collector.errors import WeaklinkError
 from weaklink.collector.evidence import Value
 from weaklink.collector.functions import load_function
 from weaklink.collector.measuring.examples import Examples, NoExamples, examples_of
-from weaklink.collector.measuring.pinned import Step, StepPart
+from weaklink.collector.measuring.pinned import Step, StepPart, same_number
 from weaklink.collector.measuring.recorder import Recorder
 from weaklink.collector.measuring.result import found, missing
 from weaklink.collector.step import rows_of
@@ -64,9 +64,9 @@ class SlicesPart(StepPart):
             f"the loss is {examples.what}; its mean over the examples is {float(examples.losses.mean()):.4g}, "
             f"the script's loss {step.values[0]:.4g}"
         ]
-        if not math.isclose(float(examples.losses.mean()), step.values[0], rel_tol=1e-3, abs_tol=1e-6):
+        if not same_number(float(examples.losses.mean()), step.values[0], step.losses[0].dtype):
             notes.append(
-                "the two differ: weights of classes, smoothing, a factor or another term are not in the figures"
+                "they differ: a sum, weights of classes, smoothing, a factor or another term are left out here"
             )
         parts: list[list[Value]] = []
         if examples.classes is None:
@@ -84,7 +84,7 @@ class SlicesPart(StepPart):
         return found(self.name, self.step, f"the batch of step {self.step}", _COLUMNS, rows, notes)
 
     def _worst_first(self, parts: list[list[Value]], notes: list[str]) -> list[list[Value]]:
-        """Highest loss first, or by the declared metric where the table has it. Empty slices stand last."""
+        """Highest loss first, or by the declared metric where the table has it; NaN before all, empty slices last."""
         column, up = 3, True
         if self._metric is not None:
             known = _KNOWN.get(self._metric.name.lower().replace("_", " "))
@@ -96,7 +96,9 @@ class SlicesPart(StepPart):
 
         def key(row: list[Value]) -> tuple[bool, float]:
             value = row[column]
-            return not isinstance(value, float), (-value if up else value) if isinstance(value, float) else 0.0
+            if not isinstance(value, float):
+                return True, 0.0
+            return False, -math.inf if math.isnan(value) else -value if up else value
 
         return sorted(parts, key=key)
 

@@ -40,11 +40,13 @@ class Bench:
 
 
 @contextmanager
-def bench(folder: Path, name: str = "train.py", intent: Intent | None = None) -> Iterator[Bench]:
+def bench(
+    folder: Path, name: str = "train.py", intent: Intent | None = None, deadline: float = 60.0
+) -> Iterator[Bench]:
     subject = Subject(kind="factory" if ":" in name else "script", name=name)
     logs = folder.parent / "logs"
     logs.mkdir(exist_ok=True)
-    with Runner(subject, folder, sys.executable, logs, 60.0, Progress(), intent=intent) as runner:
+    with Runner(subject, folder, sys.executable, logs, deadline, Progress(), intent=intent) as runner:
         yield Bench(runner)
 
 
@@ -295,6 +297,39 @@ def counted():
     assert (tiny.reason is None) == why.startswith("holds")
 
 
+def test_weights_that_no_optimizer_moves_are_measured_before_they_move(folder: Path) -> None:
+    text = BY_HAND.replace("    optimizer.zero_grad()\n", "    model.zero_grad()\n").replace(
+        "    optimizer.step()\n",
+        "    with torch.no_grad():\n        for p in model.parameters():\n            p -= 0.05 * p.grad\n",
+    )
+    (folder / "train.py").write_text(text.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.05)\n", ""))
+    with bench(folder) as at:
+        tiny, rates = at.measure("tiny_batch"), at.measure("learning_rates")
+    assert last_losses(tiny) == pytest.approx([by_hand(lr, 100) for lr in (0.1, 0.5)], rel=1e-4)
+    assert rates.reason == "no optimizer stepped after that backward"
+
+
+def test_a_batch_that_requires_a_gradient_is_not_trained(folder: Path) -> None:
+    slope = (
+        "z = x.clone().requires_grad_()\n"
+        "    error = (torch.autograd.grad(model(z).sum(), z, create_graph=True)[0] - 1) ** 2"
+    )
+    (folder / "train.py").write_text(BY_HAND.replace("error = (model(x).squeeze(-1) - y) ** 2", slope))
+    with bench(folder) as at:
+        tiny = at.measure("tiny_batch")
+    assert "holds 2 of the 2 tensors trained here" in tiny.text
+
+
+def test_a_loss_that_is_not_finite_is_not_fitted_and_its_slice_stands_first(folder: Path) -> None:
+    (folder / "train.py").write_text(TWO.replace("y = (", "x[3, 1] = float('nan')\ny = ("))  # row 3 is of class 0
+    with bench(folder) as at:
+        fits, slices = [at.measure(name) for name in ("tiny_batch", "learning_rates")], at.measure("slices")
+    assert [fit.reason for fit in fits] == ["the loss of that step is not finite"] * 2
+    assert [row["slice"] for row in slices.rows] == ["all", "class 0", "class 1"]
+    assert str(slices.rows[1]["mean loss"]).lower() == "nan"
+    assert float(slices.rows[2]["mean loss"]) < 10  # type: ignore[arg-type]
+
+
 def test_a_rate_of_zero_is_said_and_not_held_against_the_optimizer(folder: Path) -> None:
     warm_up = "warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: step / 10)\nfor step in range(12):\n"
     text = BY_HAND.replace("for step in range(12):\n", warm_up)
@@ -343,6 +378,19 @@ def test_all_optimizers_that_step_on_one_loss_belong_to_the_step(folder: Path) -
     assert last.ok
     assert "at step 11 of a rerun, chosen" in last.text
     assert between.step == 3  # the second optimizer's step has no backward of its own
+
+
+def test_examples_that_are_not_the_loss_are_said_to_differ(folder: Path) -> None:
+    weighted = TWO.replace("label_smoothing=0.1", "weight=torch.tensor([1.0, 4.0])")
+    (folder / "train.py").write_text(weighted)
+    (folder / "plain.py").write_text(TWO.replace(", label_smoothing=0.1", ""))
+    with bench(folder) as at:
+        slices = at.measure("slices")
+    with bench(folder, "plain.py") as at:
+        plain = at.measure("slices")
+    assert "they differ" in slices.text
+    assert "they differ" not in plain.text
+    assert slices.rows[0]["mean loss"] == plain.rows[0]["mean loss"]  # the weights are left out
 
 
 ADVERSARIES = """
@@ -466,3 +514,17 @@ def test_a_script_that_swallows_every_stop_and_one_that_leaves_are_answered(fold
     with bench(folder) as at:
         late = at.measure("tiny_batch", 40)
     assert late.reason == "the run ended after 12 steps, before step 40 began"
+
+
+def test_a_step_behind_the_deadline_is_said_to_be(folder: Path) -> None:
+    slow = BY_HAND.replace("range(12)", "range(100_000)").replace(
+        "    optimizer.step()\n", "    optimizer.step()\n    time.sleep(0.02)\n"
+    )
+    (folder / "train.py").write_text("import time\n" + slow)
+    with bench(folder, deadline=2.0) as at:
+        assert at.evidence.outcome.ended == "deadline"
+        late = at.measure("tiny_batch", 90_000)
+    assert late.reason is not None
+    assert "before step 90000 began; its deadline had passed" in late.reason
+    assert late.rows == []
+    assert [path.name for path in folder.iterdir()] == ["train.py"]

@@ -438,6 +438,11 @@ CASES: dict[str, tuple[Evidence, dict[str, Any], set[str]]] = {
         no_lists("nothing_to_repair", repair=repair("data"), **NOTHING),
         {"shape"},
     ),
+    "a line that nobody showed": (
+        STALE_HEAD,
+        changed(sources=[{"file": "train.py", "line": 41, "text": "AdamW("}]),
+        {"sources"},
+    ),
     # In pairs.
     "wrong row and wrong value": (
         STALE_HEAD,
