@@ -248,12 +248,17 @@ class Continuing(Session):
         return proposal
 
     def _close(self, status: IncidentStatus, exit_code: int | None, problem: str | None) -> Finished:
-        """A round that judged nothing leaves the cause as the rounds before it had it."""
-        before = status_of(self.incident)
-        if before.cause in ("supported", "refuted") and Incident.read(self.folder).verdict is None:
+        """A round that judged nothing leaves the cause as the rounds before it had it, where the chain begins alike."""
+        before, now = status_of(self.incident), Incident.read(self.folder)
+        if before.cause in ("supported", "refuted") and now.verdict is None and _first(now) == _first(self.incident):
             status = before
         self.ended = True
         return super()._close(status, exit_code, problem)
+
+
+def _first(incident: Incident) -> str | None:
+    row = incident.evidence.first_divergence if incident.evidence else None
+    return row.id if row is not None else None
 
 
 def _judged_already(before: Round, incident: Incident, advisor: str) -> str:

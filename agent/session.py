@@ -363,8 +363,7 @@ class Session:
             self._close(suspected, error.exit_code, f"a rerun failed: {error}")
             raise
         assert verdict is not None
-        # Where nothing diverges there is no cause to name, whatever a dissent had tested.
-        status = status_of(verdict, proposal) if evidence.first_divergence is not None else IncidentStatus()
+        status = _settled(evidence, proposal, verdict)
         self.writer.append("verdict.reached", VerdictReached(verdict=verdict, status=status), durable=True)
         return self._close(status, None, None)
 
@@ -443,8 +442,22 @@ def measured(evidence: Evidence) -> bool:
 
 def _suspicion(evidence: Evidence, proposal: Proposal) -> IncidentStatus:
     """The status before any verdict. A chain in which nothing diverges has no cause, whatever somebody suspects."""
-    suspects = bool(proposal.mechanisms) and evidence.first_divergence is not None
-    return IncidentStatus(cause="suspected" if suspects else "unknown")
+    named = any(mechanism.id != "none" for mechanism in proposal.mechanisms)
+    return IncidentStatus(cause="suspected" if named and evidence.first_divergence is not None else "unknown")
+
+
+def _settled(evidence: Evidence, proposal: Proposal, verdict: Verdict) -> IncidentStatus:
+    """The status after the verdict.
+
+    Where nothing diverges there is no cause to name, whatever a dissent had tested. Where the whole run leaves a row
+    open that a shorter control shows diverge, what was supported there explains nothing of the run.
+    """
+    if evidence.first_divergence is None:
+        return IncidentStatus()
+    status = status_of(verdict, proposal)
+    if status.cause == "supported" and not shows(evidence, proposal.first_row):
+        return _suspicion(evidence, proposal)
+    return status
 
 
 def _why_nothing(evidence: Evidence) -> str:

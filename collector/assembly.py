@@ -242,8 +242,9 @@ def _step_records(run: Observation) -> list[StepRecord]:
 def sources(code: UserCode) -> list[SourceFile]:
     """Hashes of the user's own files that this process has executed."""
     for module in list(sys.modules.values()):
-        # Not getattr: a lazy module would load itself, or raise.
-        names = object.__getattribute__(module, "__dict__") if isinstance(module, ModuleType) else {}
+        # Not getattr: a lazy module would load itself, or raise. Not isinstance: an object of a C library may say that
+        # it is a module, and have no names.
+        names = object.__getattribute__(module, "__dict__") if issubclass(type(module), ModuleType) else {}
         filename = names.get("__file__")
         if isinstance(filename, str):
             code.relative(filename)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from weaklink.agent.proposal import Mechanism
+from weaklink.agent.proposal import Mechanism, Proposal
 from weaklink.agent.reporters.blocks import Block, Bullets, Facts, Paragraph, Section
 from weaklink.agent.reporters.chain import not_measured
 from weaklink.agent.reporters.next_step import next_step
 from weaklink.agent.reporters.outcome import predictions, verdict
 from weaklink.agent.reporters.reading import (
     advisor_of,
+    borne_out,
     effective_divergence,
     experiment_text,
     lead_mechanism,
@@ -66,10 +67,19 @@ def question(incident: IncidentView) -> Section | None:
     about = proposal.first_row or proposal.first_boundary
     blocks: list[Block] = []
     if proposal.dissent is not None:
-        blocks.append(Paragraph(f"Does the fault begin earlier, at {about}? {proposal.dissent}"))
+        blocks.append(Paragraph(f"{_doubt(incident, proposal)} {proposal.dissent}"))
     if proposal.question is not None:
         blocks.append(Paragraph(f"About {about}: {proposal.question}"))
     return Section("Question", tuple(blocks))
+
+
+def _doubt(incident: IncidentView, proposal: Proposal) -> str:
+    """What a dissent asks: nothing presumes a fault where no row diverges."""
+    first = incident.evidence.first_divergence if incident.evidence else None
+    if proposal.outcome == "nothing_to_repair":
+        return "Is it a fault at all?" if first is None else f"Is {first.id} a fault at all?"
+    about = proposal.first_row or proposal.first_boundary
+    return f"Is there a fault at {about}?" if first is None else f"Does the fault begin earlier, at {about}?"
 
 
 def meaning(incident: IncidentView) -> Section | None:
@@ -87,8 +97,7 @@ def meaning(incident: IncidentView) -> Section | None:
         ("said by", said_by(incident)),
         *_considered(incident, mechanisms(incident)[1:], "rival"),
     ]
-    settled = state == "supported" and effective_divergence(incident) is not None
-    title = "What it means" if settled else "It may mean"
+    title = "What it means" if borne_out(incident) else "It may mean"
     return Section(title, (Paragraph(lead.explanation), Facts(tuple(rows))))
 
 
@@ -218,9 +227,11 @@ def worth(evidence: Evidence) -> str:
 def _no_mechanism(incident: IncidentView) -> Section | None:
     proposal = incident.proposal
     if proposal is not None:
+        diverges = incident.evidence is None or incident.evidence.first_divergence is not None
+        unknown = "which cause it is" if diverges else "whether anything is wrong"
         text = {
             "nothing_to_repair": "Nothing to repair was found.",
-            "inconclusive": "The advisor could not tell which cause it is.",
+            "inconclusive": f"The advisor could not tell {unknown}.",
         }.get(proposal.outcome)
         return Section("What it means", (Paragraph(text), Facts((("said by", said_by(incident)),)))) if text else None
     if not incident.answered:

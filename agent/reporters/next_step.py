@@ -5,13 +5,7 @@ from __future__ import annotations
 import shlex
 
 from weaklink.agent.reporters.blocks import Block, Command, Paragraph, Section
-from weaklink.agent.reporters.reading import (
-    effective_divergence,
-    lead_mechanism,
-    mechanism_status,
-    recovery_of,
-    status_of,
-)
+from weaklink.agent.reporters.reading import borne_out, effective_divergence, recovery_of, status_of
 from weaklink.agent.reporters.view import IncidentView
 from weaklink.collector.declared import Intent
 from weaklink.collector.evidence import Subject
@@ -74,21 +68,24 @@ def _step(incident: IncidentView, folder: str) -> tuple[Block, ...]:
         return (Paragraph("The diagnosis did not get to its end; run it again:"), again)
     asked = proposal is not None and (proposal.outcome == "ask_operator" or bool(proposal.question))
     untested = incident.frozen is not None and incident.verdict is None
+    if asked and not untested and evidence.first_divergence is None:
+        return (
+            Paragraph("If it is meant, nothing is wrong here. If not, mend it and diagnose again:"),
+            again,
+            *_add_fact(folder),
+        )
     if asked and not untested:
         return (
             Paragraph("If it is meant, nothing is wrong here. If not, mend it and test that, or diagnose again:"),
             Command(f"weaklink recover {folder} FIXED"),
             again,
-            Paragraph(
-                "What you know of it belongs into this record (also --trainable, --frozen, --rule, --experiment):"
-            ),
-            Command(f'weaklink continue {folder} --fact "..."'),
+            *_add_fact(folder),
         )
     if untested:
         return _untested(incident.opened.subject, folder)
     if recovery_of(incident) is not None:
         return _recovered(incident, folder)
-    if _supported(incident):
+    if borne_out(incident):
         return (*_repair(incident), Command(f"weaklink recover {folder} FIXED"), again, *_hand_on(folder))
     if effective_divergence(incident) is None and evidence.branch not in ("learning", "not_measured"):
         return (Paragraph(_UNSEEN), _show(folder))
@@ -121,9 +118,9 @@ def _recovered(incident: IncidentView, folder: str) -> tuple[Block, ...]:
     )
 
 
-def _supported(incident: IncidentView) -> bool:
-    lead = lead_mechanism(incident)
-    return lead is not None and mechanism_status(incident, lead) == "supported"
+def _add_fact(folder: str) -> tuple[Block, ...]:
+    text = "What you know of it belongs into this record (also --trainable, --frozen, --rule, --experiment):"
+    return (Paragraph(text), Command(f'weaklink continue {folder} --fact "..."'))
 
 
 def _repair(incident: IncidentView) -> tuple[Block, ...]:

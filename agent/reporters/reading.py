@@ -39,6 +39,18 @@ def lead_mechanism(incident: IncidentView) -> Mechanism | None:
     return next(iter(mechanisms(incident)), None)
 
 
+def borne_out(incident: IncidentView) -> bool:
+    """Whether the verdict supports the lead mechanism, and the observed run shows the row diverge that it is about.
+
+    A dissent may be right about a shorter control; of a run that leaves its row open, it explains nothing.
+    """
+    lead, proposal, evidence = lead_mechanism(incident), incident.proposal, incident.evidence
+    if lead is None or proposal is None or proposal.first_row is None or evidence is None:
+        return False
+    row = evidence.row(proposal.first_row)
+    return row is not None and row.diverges and mechanism_status(incident, lead) == "supported"
+
+
 def mechanism_outcome(incident: IncidentView, mechanism: Mechanism) -> MechanismOutcome | None:
     """What the verdict says of this mechanism, or None without a verdict."""
     if incident.verdict is None:

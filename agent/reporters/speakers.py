@@ -49,6 +49,8 @@ def model_section(incident: IncidentView) -> Section | None:
         rows.append(("exchanged", _exchanges(incident)))
     if incident.looked:
         rows.append(("looked at", _looks(incident)))
+    if incident.proposal is not None and incident.failed is None and incident.proposal.sources:
+        rows.append(("cites", _cited(incident.proposal)))
     if incident.failed is not None:
         rows.append(("no answer", incident.failed.problem))
     assert incident.beside is not None, "was_asked says so"
@@ -160,6 +162,13 @@ def _looks(incident: IncidentView) -> str:
         what = look.file or str(look.request.get("name") or look.request.get("text") or look.request.get("path") or "")
         told.append(f"{look.do} {what}" + ("" if look.ok else " (refused)"))
     rest = len(incident.looked) - len(told)
+    return "; ".join([*told, f"{rest} more"] if rest > 0 else told)
+
+
+def _cited(proposal: Proposal) -> str:
+    """The lines that the answer relies on, as it quotes them."""
+    told = [f"{each.file}:{each.line}  {each.text}".rstrip() for each in proposal.sources[:SHOWN_LOOKS]]
+    rest = len(proposal.sources) - len(told)
     return "; ".join([*told, f"{rest} more"] if rest > 0 else told)
 
 

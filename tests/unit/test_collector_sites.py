@@ -184,3 +184,27 @@ def test_the_hash_of_a_source_is_that_of_its_bytes(project: Callable[[], Path]) 
     evidence = observe_code(SCRIPT, folder)
     for source in evidence.sources:
         assert source.sha256 == hashlib.sha256((folder / source.path).read_bytes()).hexdigest()
+
+
+def test_what_only_says_that_it_is_a_module_is_none(tmp_path: Path) -> None:
+    # As a library of cffi's does, which stands among the modules and has no names of its own.
+    evidence = observe_code(
+        """
+        import sys, types
+        import torch
+
+        class Library:
+            __slots__ = ()
+            __class__ = types.ModuleType
+
+        sys.modules["a_library.lib"] = Library()
+        weight = torch.zeros(2, requires_grad=True)
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (weight - 1).square().sum().backward()
+            optimizer.step()
+        """,
+        tmp_path,
+    )
+    assert [source.path for source in evidence.sources] == ["train.py"]
