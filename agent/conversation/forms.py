@@ -65,7 +65,7 @@ def _answer(evidence: Evidence, shown_rows: Sequence[str] | None) -> Schema:
         id=_one_of(get_args(MechanismFamily)),
         boundary=boundary,
         explanation=_TEXT,
-        predictions=_list_of(prediction, 12),
+        predictions=_list_of(prediction, 10),
     )
     experiment = _object(name=_one_of(list(CATALOGUE)), parameters=_list_of(_object(name=_TEXT, value=value)))
     repair = _object(text=_TEXT, kind=_one_of(get_args(Repair.model_fields["kind"].annotation)))
@@ -94,7 +94,7 @@ def _object(**properties: Schema) -> Schema:
     }
 
 
-def _list_of(items: Schema, most: int = 8) -> Schema:
+def _list_of(items: Schema, most: int = 6) -> Schema:
     return {"type": "array", "items": items, "maxItems": most}
 
 
