@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import STALE_HEAD, Diagnosed, Ran, Weaklink, environment, training
+from conftest import COMMAND, STALE_HEAD, Diagnosed, Ran, Weaklink, environment, training
 from scripted_endpoint import Endpoint, scripted_endpoint
 
 from weaklink.agent.record.incident import Incident
@@ -189,3 +193,44 @@ def test_paste_waits_for_an_answer(stale: Path, weaklink: Weaklink) -> None:
     assert ran.code == 1
     assert "An answer is waited for" in ran.out
     assert "weaklink prompt incidents/" in ran.out
+
+
+def at_a_terminal(words: list[str], folder: Path, cache: Path, waits_for: bytes, answer: bytes) -> bytes:
+    """What a person at a terminal sees who answers once; both ends of the command are that terminal."""
+    terminal, its_end = pty.openpty()
+    running = subprocess.Popen(
+        [*COMMAND, *words],
+        cwd=folder,
+        env=environment(WEAKLINK_CACHE_DIR=str(cache)),
+        stdin=its_end,
+        stdout=its_end,
+        stderr=its_end,
+    )
+    os.close(its_end)
+    seen, answered = b"", False
+    with contextlib.suppress(OSError):  # the other end is closed when the command is over
+        while part := os.read(terminal, 4096):
+            seen += part
+            if waits_for in seen and not answered:
+                answered = True
+                os.write(terminal, answer)
+    running.wait(timeout=60)
+    os.close(terminal)
+    return seen
+
+
+def test_a_question_is_put_at_the_terminal_and_the_answer_goes_on(stale: Path) -> None:
+    asks = {
+        "outcome": "ask_operator",
+        "first_boundary": "OWNERSHIP",
+        "first_row": "OWNERSHIP/owned",
+        "question": "Is the head \x1b[31mmeant\x1b[0m to train?",
+    }
+    gives_up = {"outcome": "inconclusive", "first_boundary": "OWNERSHIP", "first_row": "OWNERSHIP/owned"}
+    with scripted_endpoint(asks, gives_up) as endpoint:
+        words = ["diagnose", "train.py", "--no-rerun", "--model", "scripted", "--base-url", endpoint.base_url]
+        seen = at_a_terminal(words, stale, stale / "cache", b"leaves the question open): ", b"Yes, it is.\n")
+    assert b"The model asks: Is the head \\x1b[31mmeant\\x1b[0m to train?" in seen
+    assert '"Yes, it is."' in endpoint.messages[1][-1]["content"]
+    (incident,) = (stale / "incidents").iterdir()
+    assert [fact.text for fact in Incident.read(incident).facts] == ["Yes, it is."]
