@@ -92,11 +92,6 @@ def violations(proposal: Proposal, evidence: Evidence, shown: Shown | None = Non
     ]
 
 
-def _broken(rule: Rule, proposal: Proposal, evidence: Evidence, shown: Shown | None) -> Iterator[str]:
-    # One rule looks at more than the evidence.
-    return sources.sources(proposal, evidence, shown) if rule.check is sources.sources else rule.check(proposal, evidence)
-
-
 RULES: tuple[Rule, ...] = (
     Rule(
         "shape",
@@ -129,13 +124,6 @@ RULES: tuple[Rule, ...] = (
         experiments_only=False,
     ),
     Rule("first_row_cited", "An experiment cites at least the first row.", citations.first_row_cited),
-    Rule(
-        "sources",
-        "Every line in `sources` is one that you were shown, and its `text`, if there is any, stands in it. An "
-        "experiment, or an answer that departs from the chain, cites at least one line once you have read files.",
-        sources.sources,
-        experiments_only=False,
-    ),
     Rule(
         "mechanisms",
         "An experiment has two or three mechanisms with different ids; any other answer has at most three. Each stands "

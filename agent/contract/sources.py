@@ -1,71 +1,54 @@
-"""Lines of the user's files that an answer relies on: shown to the model, and quoted as they stand there."""
+"""Lines of files that a proposal relies on: they were shown, and they read as they are quoted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 
-from weaklink.agent.contract.families import NONE
-from weaklink.agent.contract.values import MAX_LISTED, filled, listed, quoted
+from weaklink.agent.contract.values import filled, listed, quoted
 from weaklink.agent.conversation.shown import Shown
 from weaklink.agent.proposal import Proposal, SourceCitation
-from weaklink.collector.evidence import Evidence
+
+_MOST_RANGES = 6
 
 
-def sources(proposal: Proposal, evidence: Evidence, shown: Shown | None = None) -> Iterator[str]:
-    """Every cited line was shown and is quoted as it stands there; whoever asked for files cites one of their lines.
-
-    Without `shown` no line was, so none can be cited: the playbook reads no files, and an experiment chosen by hand
-    quotes none.
-    """
-    shown = shown or Shown()
+def sources(proposal: Proposal, shown: Shown) -> Iterator[str]:
+    """Every cited line was shown and holds the quoted text; who asked to read files cites what was read."""
     for source in proposal.sources:
-        yield from _citation(source, shown)
-    # Asked for and empty, a file has no line to cite.
-    read = sorted(file for file in shown.read if shown.lines.get(file))
-    if read and not proposal.sources and _must_cite(proposal, evidence):
-        lines = "; ".join(f"{quoted(file)}, lines {_ranges(shown.lines[file])}" for file in read[:MAX_LISTED])
-        yield f"Files were read and no line of them is cited; cite in sources at least one that was shown: {lines}."
+        yield from _as_shown(source, shown)
+    stands_on_reading = proposal.outcome == "experiment" or filled(proposal.dissent)
+    read = sorted(file for file in shown.read if shown.lines.get(file))  # of an empty file nothing can be cited
+    if read and stands_on_reading and not proposal.sources:
+        yield f"You read {listed(read)}; cite in sources, with file and line, what you rely on there."
 
 
-def _must_cite(proposal: Proposal, evidence: Evidence) -> bool:
-    """Whether it has the run changed, or departs from the chain: a question, or saying nothing, needs no grounds."""
-    first = evidence.first_divergence
-    chain = first.boundary if first else NONE
-    return proposal.outcome == "experiment" or (filled(proposal.dissent) and proposal.first_boundary != chain)
-
-
-def _citation(source: SourceCitation, shown: Shown) -> Iterator[str]:
+def _as_shown(source: SourceCitation, shown: Shown) -> Iterator[str]:
     lines = shown.lines.get(source.file)
-    if not lines:
-        files = listed(sorted(file for file, known in shown.lines.items() if known))
-        yield f"No line of {quoted(source.file)} was shown; the files of which lines were are: {files}."
+    if lines is None:
+        files = listed(shown.lines) if shown.lines else "none"
+        yield f"The file {quoted(source.file)} was not shown; shown were: {files}."
         return
-    text = _folded(source.text)
     line = lines.get(source.line)
-    if line is not None and text in _folded(line):
-        return
-    about = f"line {quoted(source.line)} of {quoted(source.file)}"
-    # A model that quotes well and counts badly is told the number, not only that its own is wrong.
-    places = [number for number, known in lines.items() if text and text in _folded(known)]
-    elsewhere = f"; that text stands in: {_ranges(places)}" if places else ""
     if line is None:
-        yield f"{about} was not shown; the lines that were: {_ranges(lines)}{elsewhere}."
-    else:
-        yield f"{about} is {quoted(line)}, in which {quoted(source.text)} does not stand{elsewhere}."
+        yield f"Line {source.line} of {quoted(source.file)} was not shown; shown were lines {_ranges(lines)}."
+    elif _folded(source.text) not in _folded(line):
+        elsewhere = [number for number, other in lines.items() if _folded(source.text) in _folded(other)]
+        hint = f"; that stands in line {elsewhere[0]}" if elsewhere else ""
+        yield f"{quoted(source.file)} line {source.line} reads {quoted(line.strip())}, not {quoted(source.text)}{hint}."
 
 
 def _folded(text: str) -> str:
+    """Blanks of any length are one: a model seldom keeps the indentation."""
     return " ".join(text.split())
 
 
-def _ranges(numbers: Iterable[int]) -> str:
-    """Line numbers as ranges, the tail cut where there are many."""
+def _ranges(lines: Mapping[int, str]) -> str:
+    """Line numbers as ranges: `1 to 40, 52`."""
     found: list[list[int]] = []
-    for number in sorted(numbers):
+    for number in sorted(lines):
         if found and number == found[-1][1] + 1:
             found[-1][1] = number
         else:
             found.append([number, number])
-    said = [str(first) if first == last else f"{first} to {last}" for first, last in found[:MAX_LISTED]]
-    more = len(found) - MAX_LISTED
-    return ", ".join([*said, f"{more} more ranges"] if more > 0 else said)
+    told = [str(first) if first == last else f"{first} to {last}" for first, last in found]
+    more = len(told) - _MOST_RANGES
+    return ", ".join([*told[:_MOST_RANGES], f"{more} more"] if more > 0 else told) or "none"

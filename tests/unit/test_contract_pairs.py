@@ -87,6 +87,7 @@ def test_a_line_that_was_shown_may_be_cited_in_part_and_with_other_blanks(text: 
     ("sources", "says"),
     [
         (cited(40, "SGD("), "line 40 reads"),
+        (cited(40, "model.head"), 'not "model.head"; that stands in line 42.'),
         (cited(39, ""), "shown were lines 40 to 42"),
         (cited(40, "AdamW", "model.py"), 'The file "model.py" was not shown; shown were: "train.py".'),
         (cited(40, "AdamW", "../train.py"), "was not shown"),
@@ -101,6 +102,12 @@ def test_who_asked_to_read_cites_what_was_read() -> None:
     (sentence,) = judged(shown(asked=True))
     assert "cite in sources" in sentence
     assert judged(shown(asked=True), sources=cited(42, "model.head")) == []
+
+
+def test_of_an_empty_file_nothing_need_be_cited() -> None:
+    empty = Shown()
+    empty.add("__init__.py", 1, [], asked=True)
+    assert judged(empty) == []
 
 
 def test_who_was_only_shown_lines_need_not_cite_them() -> None:
