@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,9 +89,9 @@ class _Fits(StepPart):
             return missing(self.name, self.step, "nothing that the loss comes from requires a gradient")
         return self.fitted(pinned, step.optimizers)
 
+    @abstractmethod
     def fitted(self, pinned: Pinned, optimizers: list[Optimizer]) -> InstrumentResult:
         """The figures."""
-        raise NotImplementedError
 
     def _notes(
         self, pinned: Pinned, optimizers: Sequence[Optimizer], rows: Sequence[Sequence[Value]], steps: int
