@@ -80,7 +80,7 @@ def test_every_link_leads_somewhere(path: str) -> None:
 
 
 def test_options_named_in_the_readme_exist(weaklink: Weaklink) -> None:
-    commands = ("diagnose", "export", "ledger", "replay", "continue", "recover")
+    commands = ("diagnose", "export", "ledger", "replay", "continue", "recover", "prompt")
     help_text = "".join(weaklink(command, "--help").out for command in commands)
     for option in set(re.findall(r"(?<![\w-])--[a-z-]+", README)):
         assert option in help_text, option
