@@ -12,11 +12,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from score.cases import environment
-
 from ablation.answer import SmallAnswer
 from ablation.kept import Kept, Tokens
-from ablation.observed import NEUTRAL, Observed, words
+from ablation.observed import NEUTRAL, Observed, ended, words
 from ablation.subjects import Subject
 from weaklink.agent.advisors.playbook import Playbook
 from weaklink.agent.contract.families import NONE
@@ -173,16 +171,7 @@ def _sum(known: Sequence[Any]) -> Any:
 
 def _run(command: list[str], folder: Path, timeout: float) -> tuple[str, str]:
     try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        done = ended(command, folder, timeout)
     except subprocess.TimeoutExpired:
         raise NoReplyError(f"no diagnosis after {timeout:g} s") from None
     return done.stdout, done.stderr

@@ -72,16 +72,7 @@ def _run(weaklink: str, subject: Subject, kept: Path, timeout: float) -> None:
         script, *rest = words(subject)
         command = [weaklink, "diagnose", script, "--no-rerun", "--no-capture", "--json", "--incidents", f"{name}/seen"]
         try:
-            done = subprocess.run(
-                [*command, *rest],
-                cwd=folder,
-                env=environment(),
-                capture_output=True,
-                text=True,
-                timeout=timeout,
-                stdin=subprocess.DEVNULL,
-                check=False,
-            )
+            done = ended([*command, *rest], folder, timeout)
         except subprocess.TimeoutExpired:
             raise ObservationError(f"no evidence after {timeout:g} s") from None
         incidents = list((Path(name) / "seen").glob("*/evidence.json"))
@@ -98,3 +89,21 @@ def _why(printed: str, said: str) -> str:
         return str(json.loads(printed)["message"])
     except (ValueError, KeyError, TypeError):
         return said.strip().splitlines()[-1][:300] if said.strip() else "nothing was printed"
+
+
+def ended(command: list[str], folder: Path, timeout: float) -> subprocess.CompletedProcess[str]:
+    """A command of weaklink's in a case's folder, to its end.
+
+    Raises:
+        subprocess.TimeoutExpired: It took longer than `timeout` seconds.
+    """
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
